@@ -59,7 +59,7 @@ func TestMetricsOfBMCs(t *testing.T) {
 	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}})
 	require.NoError(t, err)
 	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
-	s := sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, Concurrency: 1,
+	s := sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, LockOut: e.LockOut, ReadTimeout: time.Second, Concurrency: 1,
 		OnEvent: func(event.Event) {}, OnLatency: m.measured})
 	_, err = s.Test(t.Context(), "prod", "n-1")
 	require.NoError(t, err)

@@ -102,7 +102,7 @@ func TestOwnerIsTold(t *testing.T) {
 			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
 		require.NoError(t, err)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
-		s := sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, Concurrency: 1,
+		s := sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, LockOut: e.LockOut, ReadTimeout: time.Second, Concurrency: 1,
 			OnEvent: func(event.Event) {}, OnLatency: m.measured})
 		m.measureState(e, s)
 		ctx, cancel := context.WithCancel(t.Context())

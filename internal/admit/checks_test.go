@@ -20,22 +20,22 @@ func TestTooManyChecksAreToldOnce(t *testing.T) {
 	now, states := time.Now(), newCheckStates()
 	crowd := []policy.Crowd{{Namespace: "namespace tenant", Message: "it has more than 1000 checks"}}
 	for range 3 {
-		assert.Zero(t, states.tellCrowds(crowd, emit, now))
+		assert.Zero(t, states.reportCrowds(crowd, emit, now))
 	}
 	require.Len(t, told, 1)
 	assert.Equal(t, event.Event{Type: event.CheckChanged, Reason: reason.CheckLimit, Message: "namespace tenant: it has more than 1000 checks"}, told[0])
-	assert.Zero(t, states.tellCrowds(nil, emit, now))
+	assert.Zero(t, states.reportCrowds(nil, emit, now))
 	require.Len(t, told, 2)
 	assert.Equal(t, event.Event{Type: event.CheckChanged, Message: "namespace tenant: all its checks are evaluated again"}, told[1])
 	for range 100 {
-		states.tellCrowds(crowd, emit, now)
-		states.tellCrowds(nil, emit, now)
+		states.reportCrowds(crowd, emit, now)
+		states.reportCrowds(nil, emit, now)
 	}
 	assert.LessOrEqual(t, len(told), tellBurst)
-	due := states.tellCrowds(crowd, emit, now)
+	due := states.reportCrowds(crowd, emit, now)
 	require.True(t, due.After(now))
 	n := len(told)
-	assert.Zero(t, states.tellCrowds(crowd, emit, due), "what is so then is told")
+	assert.Zero(t, states.reportCrowds(crowd, emit, due), "what is so then is told")
 	assert.Len(t, told, n+1)
 }
 
@@ -79,12 +79,12 @@ func TestCrowdsThatAreOverAreForgotten(t *testing.T) {
 	now, states := time.Now(), newCheckStates()
 	emit := func(event.Event) {}
 	crowd := []policy.Crowd{{Namespace: "namespace tenant", Message: "it has more than 1000 checks"}}
-	states.tellCrowds(crowd, emit, now)
-	states.tellCrowds(nil, emit, now)
+	states.reportCrowds(crowd, emit, now)
+	states.reportCrowds(nil, emit, now)
 	assert.Len(t, states.crowds, 1, "its pace is kept")
-	states.tellCrowds(crowd, emit, now.Add(time.Hour))
+	states.reportCrowds(crowd, emit, now.Add(time.Hour))
 	assert.Len(t, states.crowds, 1)
-	states.tellCrowds(nil, emit, now.Add(time.Hour))
-	states.tellCrowds(nil, emit, now.Add(2*time.Hour))
+	states.reportCrowds(nil, emit, now.Add(time.Hour))
+	states.reportCrowds(nil, emit, now.Add(2*time.Hour))
 	assert.Empty(t, states.crowds)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
@@ -66,24 +68,24 @@ type Options struct {
 // Cluster admits runs in one cluster. Each of its parts has its own lock, and holds it while
 // no other part is called.
 type Cluster struct {
-	opt      Options
-	model    *cluster.Model
-	view     *Freshness
-	Runner   *run.Runner
-	wakeup   chan struct{} // something changed that is not in the watch
-	probes   *probes
-	evidence *evidenceReader
-	refused  *refusals
-	checks   checkStates
-	resumer  *resumer
-	runs     *runCluster
-	scope    scopeKeeper
+	opt       Options
+	model     *cluster.Model
+	view      *Freshness
+	Runner    *run.Runner
+	wakeup    chan struct{} // something changed that is not in the watch
+	probes    *probes
+	evidence  *evidenceReader
+	refused   *refusals
+	checks    checkStates
+	resumer   *resumer
+	runs      *runCluster
+	scope     scopeKeeper
+	deletions *deletions
 
 	Requested *RequestedRuns
 	// Escalation asks other remediators. It is set before Run.
 	Escalation Escalation
 	OwnHost    *OwnHost
-	Deletions  *Deletions
 	ByHand     *ByHand
 	Policies   *Policies
 }
@@ -98,7 +100,7 @@ func New(opt Options) *Cluster {
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.Requested = &RequestedRuns{c: c, model: opt.Model, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
 	c.Escalation = NoEscalation{}
-	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
+	c.OwnHost, c.deletions, c.ByHand = &OwnHost{opt: opt}, &deletions{opt: opt, wake: c.Wake}, &ByHand{c: c, dryRuns: semaphore.NewWeighted(maxDryRuns), viewerDryRuns: semaphore.NewWeighted(maxViewerDryRuns)}
 	c.Policies = &Policies{c: c}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{

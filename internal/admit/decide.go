@@ -37,7 +37,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-beat.C:
 			c.opt.Beat()
 			c.checkView()
-			c.Deletions.reportOverdue(time.Now())
+			c.deletions.reportOverdue(time.Now())
 			c.OwnHost.check(time.Now())
 			c.opt.Lead.CompareSlots()
 			c.opt.Lead.ReportOwnerless()
@@ -78,7 +78,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	}
 	read := time.Now().Add(-v.Age)
 	changed, next := c.follow(ctx, now)
-	c.Requested.noteRead(read)
+	c.Requested.recordRead(read)
 	scopeDue, err := c.scope.save(ctx, now)
 	if err != nil {
 		c.emit(event.Event{Type: event.Failed, Message: "save the scope of the cluster, which is tried again in " + scopeRetry.String() + ": " + err.Error()})
@@ -89,8 +89,9 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Lead.CompareSlots()
 		found, _ := c.model.Objects.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(c.model.Objects.Crowds(), c.emit, now))
-		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
+		checksDue = times.Sooner(checksDue, c.checks.reportCrowds(c.model.Objects.Crowds(), c.emit, now))
+		mayAct := c.opt.Stop.Paused(c.opt.Name) == "" && c.opt.Lead.WhyNotAct(now) == "" && c.Armed() // else no wait is shortened
+		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(mayAct, now))
 		due = times.Sooner(due, checksDue)
 		due = times.Sooner(due, c.resumer.consider(now))
 		c.opt.Decided()
@@ -109,11 +110,6 @@ func (c *Cluster) follow(ctx context.Context, now time.Time) (changed bool, due 
 	changed, due = c.model.Follow(now, changes, outageEnd)
 	c.opt.Hosts.NoteNodes(ctx, changes)
 	return changed, due
-}
-
-// mayAct says whether this instance may act in the cluster now. If not, no wait is shortened.
-func (c *Cluster) mayAct(now time.Time) bool {
-	return c.opt.Stop.Paused(c.opt.Name) == "" && c.opt.Lead.WhyNotAct(now) == "" && c.Armed()
 }
 
 // considerAll considers every target that a check wants remediated, in the order of the
@@ -142,16 +138,15 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			pairs[pair{id, cluster.TargetKey(t)}] = true
-			if check.HandsOver(t) && t.Acts() {
+			switch {
+			case check.HandsOver(t) && t.Acts():
 				handed[pair{id, cluster.TargetKey(t)}] = true
-				due = times.Sooner(due, Asking{c}.consider(ctx, check, t, now))
+			case !cluster.IsActionable(check, t):
+				c.recordCheckRefusal(&acting[i], check, t, now)
 				continue
+			default:
+				live[cluster.TargetKey(t)] = true
 			}
-			if !cluster.IsActionable(check, t) {
-				c.noteCheckRefusal(&acting[i], check, t, now)
-				continue
-			}
-			live[cluster.TargetKey(t)] = true
 			if c.probes.running(cluster.TargetKey(t)) { // consider would say the same; with many candidates most are
 				continue
 			}
@@ -181,21 +176,30 @@ func (c *Cluster) tooOld(now time.Time) bool {
 }
 
 // consider evaluates the gates of one candidate: first without I/O, then, after a probe of
-// BMC and cluster, all of them. If all pass it starts the run. It returns when to consider
-// the candidate again; zero: after the next change.
+// BMC and cluster, all of them. If all pass it starts the run; a candidate for which another remediator is asked is not
+// probed. It returns when to consider the candidate again; zero: after the next change.
 func (c *Cluster) consider(ctx context.Context, a cluster.Candidate, now time.Time) time.Time {
 	if c.probes.running(a.Key) {
 		return time.Time{} // the probe wakes the loop when it is done
 	}
 	gates := c.gates(a, nil, now)
-	c.OwnHost.note(a, gates, now)
-	if g, ok := cluster.FirstFailing(gates); ok {
-		c.noteRefusal(a, g, nextTry(g, now), now)
+	c.OwnHost.record(a, gates, now)
+	g, refused := cluster.FirstFailing(gates)
+	if a.AsksOther {
+		if waits := c.Escalation.Consider(a, !refused, now); !refused {
+			if waits.Name != "" {
+				c.recordRefusal(a, waits, nextTry(waits, now), now)
+			}
+			return now.Add(gateRetry)
+		}
+	}
+	if refused {
+		c.recordRefusal(a, g, nextTry(g, now), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return recheckAt(g, now)
 	}
 	if g, ok := cluster.FirstFailing(c.backOffGates(a, now)); ok {
-		c.noteRefusal(a, g, nextTry(g, now), now)
+		c.recordRefusal(a, g, nextTry(g, now), now)
 		return recheckAt(g, now)
 	}
 	p := c.probes.get(a, now)
@@ -203,10 +207,9 @@ func (c *Cluster) consider(ctx context.Context, a cluster.Candidate, now time.Ti
 		return time.Time{} // it wakes the loop when it is done
 	}
 	a.Gates = c.gates(a, p, now)
-	g, refused := cluster.FirstFailing(a.Gates)
-	switch {
+	switch g, refused = cluster.FirstFailing(a.Gates); {
 	case refused: // by what the probe has read
-		c.noteRefusal(a, g, times.Later(g.Until, p.retryAt()), now)
+		c.recordRefusal(a, g, times.Later(g.Until, p.retryAt()), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return times.Sooner(recheckAt(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.Draft):
@@ -240,30 +243,22 @@ func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a cluster.Candidate
 // overdueEvery is how often the deciding goroutine looks for deletions that are overdue.
 const overdueEvery = 5 * time.Second
 
-// Deletions are those of Machines which, or the Nodes of which, still exist.
-type Deletions struct {
-	opt  Options
-	wake func()
-
-	// Only the deciding goroutine uses what follows.
+// deletions are those of Machines which, or the Nodes of which, still exist. Only the deciding goroutine uses it.
+type deletions struct {
+	opt      Options
+	wake     func()
 	next     time.Time
 	reported map[string]bool // the overdue ones, by run ID
 }
 
-// List lists the runs that asked for such a deletion: those that count against
-// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
-func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
-	return d.opt.Model.Disappearing(now)
-}
-
 // reportOverdue reports each deletion once that has become overdue. Its place is free from
 // now on.
-func (d *Deletions) reportOverdue(now time.Time) {
+func (d *deletions) reportOverdue(now time.Time) {
 	if now.Before(d.next) || !d.opt.Lead.Leads() {
 		return
 	}
 	d.next = now.Add(overdueEvery)
-	_, list := d.List(now)
+	_, list := d.opt.Model.Disappearing(now)
 	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	reported := map[string]bool{}
 	for _, r := range list {

@@ -14,21 +14,19 @@
 //
 //	cluster.go   the parts of one cluster
 //	decide.go    the deciding goroutine: actions of the checks -> candidates -> probe -> start
-//	facts.go     the facts for the guards; freshness.go: how far the view can be relied on
-//	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster;
+//	facts.go     the facts for the guards, and how far the view can be relied on
+//	probe.go     the first look at a target; probe_reads.go: what it reads of its BMC and of the cluster;
 //	             evidence.go: a BMC that reads Off ends a wait, if the check allows it
-//	justify.go   whether somebody still asks for a run, by fresh objects; withdrawn.go: whether who asked
-//	             still does, while the run is open. By the view, package cluster says it
-//	start.go     a candidate becomes a run: reserve, record, save; record.go: what is recorded and saved
-//	resume.go    a Waiting run that is due begins step 1 again
-//	refused.go   what is refused, told once per change; checks.go: the changes of the checks
+//	justify.go   whether somebody still asks for a run, by fresh objects, and while the run is open whether who asked
+//	             still does. By the view, package cluster says it
+//	start.go     a candidate becomes a run: reserve, record, save; a Waiting run that is due begins step 1 again
+//	refused.go   what is refused, and how the checks have changed; told once per change, at a limited pace
 //	explain.go   why a target is remediated or not; the plan for all targets of all checks
 //	scope.go     what the configuration allows, and whether it is more than before; new policies.d
 //	ownhost.go   leaves the cluster to the others while the own host is sick
 //
-// Orders from people are in fence.go (with retries and dry runs) and confirm.go. Remediation requests are in
-// requested.go (they become runs) and requeststate.go (what they are told). What other remediators are asked is in
-// escalation.go.
+// Orders from people are in orders.go, with retries and dry runs. Remediation requests are in requested.go: they become
+// runs, and are told about them. What package escalate needs of the admission is in escalation.go.
 //
 // A run is saved before its first action. If the save fails, nothing is done. // I19
 package admit

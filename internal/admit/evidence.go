@@ -81,18 +81,22 @@ func (er *evidenceReader) startReads(mayAct bool, now time.Time) (due time.Time)
 		return again
 	}
 	var wanted map[string]remediate.Run
+	known := er.knownNodes()
 	if mayAct {
 		var anyShortens bool
-		if wanted, anyShortens = er.opt.Model.Objects.DraftPending(er.knownNodes()); anyShortens {
+		if wanted, anyShortens = er.opt.Model.Objects.DraftPending(known); anyShortens {
 			er.lastSearch = now
 		}
+	}
+	if len(wanted) == 0 && len(known) == 0 {
+		return time.Time{} // no check waits for a host that reads Off
 	}
 	er.dropAllBut(wanted, now)
 	nodes, due := er.choose(wanted, now)
 	for _, node := range nodes {
 		ev := er.markRunning(node)
 		if !er.opt.Lead.Spawn(func(ctx context.Context) { er.read(ctx, wanted[node], ev) }) {
-			er.recordReading(node, ev, false, false)
+			er.recordReading(node, ev, false)
 			return time.Time{} // the claim has ended
 		}
 	}
@@ -180,14 +184,12 @@ func (er *evidenceReader) markRunning(node string) *evidence {
 
 // read reads one BMC, and requests a decision.
 func (er *evidenceReader) read(ctx context.Context, draft remediate.Run, ev *evidence) {
-	off, accountRefused := er.readsOff(ctx, draft)
-	er.recordReading(draft.Target.Node, ev, off, accountRefused)
+	er.recordReading(draft.Target.Node, ev, er.readsOff(ctx, draft))
 	er.wake()
 }
 
 // recordReading stores the result of a visit, unless ev was dropped meanwhile.
-// accountRefused: the BMC refused the account, and further attempts could lock it.
-func (er *evidenceReader) recordReading(node string, ev *evidence, off, accountRefused bool) {
+func (er *evidenceReader) recordReading(node string, ev *evidence, off bool) {
 	now := time.Now()
 	er.mu.Lock()
 	defer er.mu.Unlock()
@@ -195,39 +197,34 @@ func (er *evidenceReader) recordReading(node string, ev *evidence, off, accountR
 		return
 	}
 	ev.running, ev.off, ev.at, ev.next = false, off, now, now.Add(evidenceEvery)
-	if accountRefused {
-		ev.next = now.Add(power.AccountPause)
-	}
 }
 
 // readsOff says whether two spaced readings of the identified BMC are Off. A run needs the
 // same proof after its command. // I1, I8
-func (er *evidenceReader) readsOff(ctx context.Context, draft remediate.Run) (off, accountRefused bool) {
+func (er *evidenceReader) readsOff(ctx context.Context, draft remediate.Run) bool {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
 	defer cancel()
 	h, err := er.opt.Hosts.FindNew(ctx, draft.Target)
 	if err != nil || !power.IsStrict(h.Levels[0]) { // only a BMC of strict assurance shortens a wait
-		return false, false
+		return false
 	}
 	s, err := power.Open(er.opt.Open, h, 0, er.opt.Timing)
 	if err != nil {
-		return false, false
+		return false
 	}
 	defer s.Close(ctx)
 	for ctx.Err() == nil {
 		r, err := s.Read(ctx)
 		switch {
-		case err != nil:
-			return false, bmc.KindOf(err).RefusesAccount()
-		case r.State != bmc.Off, er.opt.Hosts.Identify(ctx, h, 0, r, draft.Target, false) != guard.IdentityMatches:
-			return false, false
+		case err != nil, r.State != bmc.Off, er.opt.Hosts.Identify(ctx, h, 0, r, draft.Target, false) != guard.IdentityMatches:
+			return false
 		case s.Proof.Proven(time.Now()):
-			return true, false
+			return true
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(s.Proof.NextRead(time.Now()))):
 		}
 	}
-	return false, false
+	return false
 }

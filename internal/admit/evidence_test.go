@@ -51,9 +51,9 @@ func TestReadingThatWasDroppedIsIgnored(t *testing.T) {
 	er.dropAllBut(nil, time.Now())
 	fresh := er.markRunning("n-1")
 	fresh.off = true
-	er.recordReading("n-1", old, false, false)
+	er.recordReading("n-1", old, false)
 	assert.True(t, fresh.running && fresh.off)
-	er.recordReading("n-1", fresh, false, false)
+	er.recordReading("n-1", fresh, false)
 	assert.False(t, fresh.running || fresh.off)
 }
 
@@ -70,7 +70,7 @@ func TestReadsOffIsWithdrawn(t *testing.T) {
 	}
 	told := func(t *testing.T) (*evidenceReader, func(time.Duration)) {
 		er, suspendFor := readerOf(t)
-		er.recordReading("n-1", er.markRunning("n-1"), true, false)
+		er.recordReading("n-1", er.markRunning("n-1"), true)
 		er.updateBook(time.Now())
 		assert.True(t, readsOff(er, "n-1"))
 		return er, suspendFor
@@ -86,7 +86,7 @@ func TestReadsOffIsWithdrawn(t *testing.T) {
 	suspendFor(time.Minute)
 	er.updateBook(time.Now())
 	assert.False(t, readsOff(er, "n-1"), "this host was suspended")
-	er.recordReading("n-2", running, true, false) // it was read in part before
+	er.recordReading("n-2", running, true) // it was read in part before
 	er.updateBook(time.Now())
 	assert.False(t, readsOff(er, "n-2"))
 }

@@ -2,12 +2,17 @@ package admit
 
 import (
 	"cmp"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/suspend"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // gates evaluates every guard for a candidate. p is its probe; nil: it was not probed.
@@ -25,7 +30,10 @@ func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Fact
 	}
 	name, names := c.opt.Name, c.runs.Names(a.Draft.Target, fresh) // I23
 	f := a.Facts()
-	f.Mode, f.ForeignOwner, f.OwnerSource = c.opt.Mode, c.opt.Lead.WhyNotAct(now), c.ownerSource()
+	f.Mode, f.ForeignOwner = c.opt.Mode, c.opt.Lead.WhyNotAct(now)
+	if !c.opt.Lead.Leads() { // else the Lease says who owns the cluster
+		f.OwnerSource = "store"
+	}
 	f.Paused, f.Held, f.Armed = c.opt.Stop.Paused(name), c.opt.Stop.Held(name, names...), c.opt.Stop.Record(name).Armed
 	f.FilesRefused, f.EntryRefused = c.model.Objects.FilesRefused(), c.opt.Hosts.EntryRefused(a.Draft.Target)
 	f.ViewSynced, f.ViewAge, f.ClockSkew, f.QuietUntil = v.Synced, v.Age, v.Skew, c.view.QuietUntil()
@@ -62,10 +70,164 @@ func (p *probe) addTo(f *guard.Facts) {
 	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 }
 
-// ownerSource names the source that says which instance owns the cluster; "" for the Lease.
-func (c *Cluster) ownerSource() string {
-	if !c.opt.Lead.Leads() {
-		return "store"
+// Watch is the cached view of one cluster.
+type Watch interface {
+	// Changes lists everything that was added, changed or deleted since the last call.
+	Changes() []policy.Change
+	Changed() <-chan struct{}
+	View() View
+}
+
+// View says how far a cached view can be relied on.
+type View struct {
+	Synced bool
+	Age    time.Duration
+	// Since is when the first complete view came after the last outage; zero if there was no
+	// outage since the start.
+	Since time.Time
+	// Skew is the API server's clock minus this host's: positive if this host's clock is
+	// behind. It is valid only if SkewKnown: it was measured.
+	Skew      time.Duration
+	SkewKnown bool
+	Problem   string
+}
+
+// FreshnessOptions configures the Freshness of one cluster.
+type FreshnessOptions struct {
+	Watch  Watch
+	Limits *cluster.Limits
+	Awake  func() suspend.Awake
+}
+
+// Freshness says how far the view of a cluster can be relied on, and until when no run may
+// start because the view had a gap. // I16
+type Freshness struct {
+	opt FreshnessOptions
+
+	mu         sync.Mutex
+	problem    string        // of the view when it was last checked
+	quietUntil time.Time     // no new run before
+	outageEnd  time.Time     // the recovery that quiet already reflects
+	awake      suspend.Awake // since the last suspend that quiet reflects,
+	suspend    string        // how that suspend is described,
+	wokeAt     time.Time     // and when it was noticed
+}
+
+// NewFreshness returns a Freshness without any outage or suspend.
+func NewFreshness(opt FreshnessOptions) *Freshness {
+	return &Freshness{opt: opt, awake: opt.Awake()}
+}
+
+// View returns the state of the watch. After a suspend of this host the view is not synced
+// until the watch has proven it again, as after a start. The end of a suspend also begins a
+// quiet period, as the end of an outage does: events were missed meanwhile. // I16
+func (f *Freshness) View() View {
+	v := f.opt.Watch.View()
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why := f.awake.Over(); why != "" {
+		f.awake, f.suspend, f.wokeAt = f.opt.Awake(), why, now
+		f.quietUntil = times.Later(f.quietUntil, now.Add(f.opt.Limits.Guards().QuietPeriod))
 	}
-	return ""
+	if !f.wokeAt.IsZero() && now.Sub(f.wokeAt) <= v.Age {
+		v.Synced, v.Problem = false, withDetail(f.suspend, v.Problem)
+	}
+	return v
+}
+
+// Check returns the view and its problem, "" for none. The end of an outage begins the quiet
+// period. changed: since the last call the view became usable or unusable, or an outage has
+// ended.
+func (f *Freshness) Check() (v View, problem string, changed bool) {
+	v = f.View()
+	switch {
+	case !v.Synced:
+		problem = withDetail("not synced yet", v.Problem)
+	case v.Age > f.opt.Limits.Guards().ViewMaxAge:
+		problem = withDetail("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
+	default:
+		problem = cmp.Or(f.skewProblem(v), v.Problem)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = (problem == "") != (f.problem == "")
+	f.problem = problem
+	if v.Since.After(f.outageEnd) {
+		f.outageEnd = v.Since
+		f.quietUntil = times.Later(f.quietUntil, v.Since.Add(f.opt.Limits.Guards().QuietPeriod))
+		changed = true
+	}
+	return v, problem, changed
+}
+
+// Problem is the problem of the view when it was last checked, "" for none.
+func (f *Freshness) Problem() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problem
+}
+
+// QuietUntil is the end of the current or last quiet period.
+func (f *Freshness) QuietUntil() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.quietUntil
+}
+
+// BeQuiet begins a quiet period at the time from. A time to come was written by a clock that was
+// ahead, and counts as now. BeQuiet does not shorten a quiet period. // I16
+func (f *Freshness) BeQuiet(from time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now(); from.After(now) {
+		from = now
+	}
+	f.quietUntil = times.Later(f.quietUntil, from.Add(f.opt.Limits.Guards().QuietPeriod))
+}
+
+// gapEnds returns when the last outage of the view ended, and when this host was seen to be
+// awake after its last suspend; zero: never.
+func (f *Freshness) gapEnds() (outageEnd, wokeAt time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.outageEnd, f.wokeAt
+}
+
+// skewProblem says by how much this host's clock differs from the API server's; "" if it is
+// within the limit, or not known. // I16
+func (f *Freshness) skewProblem(v View) string {
+	if v.Skew.Abs() <= f.opt.Limits.Guards().ClockSkewMax {
+		return ""
+	}
+	return "this clock and the API server's differ by " + v.Skew.Abs().Round(time.Second).String()
+}
+
+// Clock says whether this host's clock agrees with the API server's, and if it does not, by
+// how much they differ. // I16
+func (f *Freshness) Clock() (agrees remediate.Answer, wrong string) {
+	v := f.View()
+	wrong = f.skewProblem(v)
+	if !v.SkewKnown {
+		return remediate.CannotTell, wrong
+	}
+	return remediate.AnswerOf(wrong == ""), wrong
+}
+
+// Skew is the API server's clock minus this host's, 0 if the difference is within the limit.
+// seen is false while the view is not synced.
+func (f *Freshness) Skew() (skew time.Duration, seen bool) {
+	v := f.View()
+	if f.skewProblem(v) == "" {
+		return 0, v.Synced
+	}
+	return v.Skew, v.Synced
+}
+
+// withDetail appends a detail to the text of a problem.
+func withDetail(text, more string) string {
+	if more == "" {
+		return text
+	}
+	return text + "; " + more
 }

@@ -37,9 +37,9 @@ type OwnHost struct {
 	next   time.Time        // of the next look
 }
 
-// note notes a candidate that is this host, and that only this keeps from being
+// record records a candidate that is this host, and that only this keeps from being
 // remediated. gates are evaluated without a probe. // I13
-func (o *OwnHost) note(a cluster.Candidate, gates []reason.Gate, now time.Time) {
+func (o *OwnHost) record(a cluster.Candidate, gates []reason.Gate, now time.Time) {
 	why := ""
 	for _, g := range gates {
 		switch {
@@ -86,7 +86,7 @@ func (o *OwnHost) check(now time.Time) {
 	o.stepAside(known && o.isSick(target, now), known && !asked && o.anyInLastMoment(), now)
 }
 
-// findRun notes a run by another instance that is open on the host of this one: this instance
+// findRun records a run by another instance that is open on the host of this one: this instance
 // could not continue it as the owner.
 func (o *OwnHost) findRun(now time.Time) {
 	for _, r := range o.opt.Model.Runs.Open() {
@@ -108,7 +108,7 @@ func (o *OwnHost) isSick(t remediate.Target, now time.Time) bool {
 		}
 	}
 	if t.Node == "" {
-		return false // the candidate is noted again while it is sick
+		return false // the candidate is recorded again while it is sick
 	}
 	report := o.opt.Model.Objects.NodeReport(t.Node, now)
 	switch verdictOn(&report, t.Node) {

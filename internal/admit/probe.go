@@ -91,7 +91,9 @@ type probes struct {
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, looks: newLookSlots(), leases: newLeasesSeen(), byKey: map[string]*probe{}}
+	looks := &lookSlots{free: semaphore.NewWeighted(looksAtMost)}
+	looks.keep()
+	return &probes{opt: opt, wake: wake, looks: looks, leases: newLeasesSeen(), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it
@@ -255,12 +257,6 @@ type lookSlots struct {
 	kept   int64 // slots that nobody may take yet
 }
 
-func newLookSlots() *lookSlots {
-	s := &lookSlots{free: semaphore.NewWeighted(looksAtMost)}
-	s.keep()
-	return s
-}
-
 // keep takes back all slots but looksAtFirst. Nobody uses one.
 func (s *lookSlots) keep() {
 	if n := looksAtMost - looksAtFirst - s.kept; s.free.TryAcquire(n) {
@@ -275,18 +271,14 @@ func (s *lookSlots) enter(ctx context.Context) error {
 	s.mu.Unlock()
 	err := s.free.Acquire(ctx, 1)
 	if err != nil {
-		s.gone()
+		s.leave(0)
 	}
 	return err
 }
 
-func (s *lookSlots) leave() {
-	s.free.Release(1)
-	s.gone()
-}
-
-// gone notes that somebody neither looks nor waits any more.
-func (s *lookSlots) gone() {
+// leave ends a look, which had a slot, or the wait for one.
+func (s *lookSlots) leave(slots int64) {
+	s.free.Release(slots)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.inside--; {

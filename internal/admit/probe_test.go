@@ -79,7 +79,7 @@ func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 		p := ps.probe(ctx, remediate.Run{Strategy: remediate.DeleteMachine}, nil)
 		assert.Contains(t, p.contested, "cannot read whether another controller acts")
 		assert.Zero(t, p.look)
-		ps.looks.leave()
+		ps.looks.leave(1)
 		assert.Empty(t, ps.probe(t.Context(), remediate.Run{Strategy: remediate.DeleteMachine}, nil).contested)
 	})
 }

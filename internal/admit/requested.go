@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -39,7 +40,7 @@ type RequestedRuns struct {
 	unknown   map[string]time.Time // since when a run that nobody knows may have set the finalizer, by UID; zero: none has. See recordHolds
 	read      time.Time            // the ledger has all that was read of the cluster until then
 
-	overLimit bool // there were too many requests; only the deciding loop uses it
+	overLimit event.Told[bool] // there are too many requests; only the deciding loop uses it
 }
 
 // holdAgain is how long a request that could not be held leaves its target to the checks.
@@ -65,7 +66,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	list := w.model.Requested(now)
 	w.recordHolds(list, now)
 	due = w.forgetLost(ctx, list, now)
-	w.noteLimit(list)
+	w.reportLimit(list)
 	for _, q := range list {
 		t := &q.Target
 		if _, considered := alone[cluster.TargetKey(t)]; considered || t.Action == policy.None || q.IsCarriedOut() || q.HasOpenRun() {
@@ -74,7 +75,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		k := pair{cluster.CheckID(q.Check.ID()), cluster.TargetKey(t)}
 		pairs[k] = true
 		if !t.Acts() {
-			w.noteRefusal(&q, now)
+			w.recordRefusal(&q, now)
 			due = times.Sooner(due, t.Due)
 			continue
 		}
@@ -98,17 +99,16 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	return alone, due
 }
 
-// noteLimit says once that there are too many requests. Each of the others is told in its status.
-func (w *RequestedRuns) noteLimit(list []cluster.RequestWithRun) {
+// reportLimit says once that there are too many requests. Each of the others is told in its status.
+func (w *RequestedRuns) reportLimit(list []cluster.RequestWithRun) {
 	at := slices.IndexFunc(list, func(q cluster.RequestWithRun) bool { return q.Target.Reason == reason.RequestLimit })
-	if at >= 0 && !w.overLimit {
+	if w.overLimit.News(at >= 0) {
 		w.c.emit(event.Event{Type: event.Failed, Reason: reason.RequestLimit, Message: "there are " + strconv.Itoa(len(list)) + " remediation requests, and not all are looked at: " + list[at].Target.Message})
 	}
-	w.overLimit = at >= 0
 }
 
-// noteRefusal stores why the policy refuses the target of a request.
-func (w *RequestedRuns) noteRefusal(q *cluster.RequestWithRun, now time.Time) {
+// recordRefusal stores why the policy refuses the target of a request.
+func (w *RequestedRuns) recordRefusal(q *cluster.RequestWithRun, now time.Time) {
 	g, t := w.requestGate(q), &q.Target
 	r := Refused{CheckID: cluster.CheckID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
 	w.c.refused.note(pair{r.CheckID, cluster.TargetKey(t)}, r.of(&q.Check), now)
@@ -144,4 +144,212 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 			", so no run starts: " + err.Error() + "; apply rbac.yaml"}
 	}
 	return nil
+}
+
+// RequestState is what one remediation request is told.
+type RequestState struct {
+	Ref          remediate.Request
+	Target       remediate.Target // zero if no Machine and no Node of the request is seen
+	Status       request.Status
+	HasFinalizer bool   // the watch shows the finalizer on it that this installation set for this cluster
+	HeldBy       string // as the finalizer was set
+	// Starting: the start of its run may fail yet, so it is told nothing before that is known.
+	Starting bool
+	// Unproven: it would be told that its target has recovered, and the view may still be that from
+	// before it was made. It is told so only once.
+	Unproven bool
+	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
+	Stale bool
+}
+
+// States returns what the requests of the cluster are told now. It leaves out those whose
+// target is not seen and that had no run: on a shared management API they may be of another
+// cluster.
+func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
+	if !w.c.model.Objects.Seen() {
+		return nil
+	}
+	requested := w.model.Requested(now)
+	proven := w.provenSince(requested, now)
+	w.recordHolds(requested, now)
+	clock, wrong := w.c.view.Clock()
+	for i, q := range requested {
+		r, unknown := q.Run, w.isUnknown(q)
+		held := q.Request.Power.HasFinalizer
+		if q.Target.Subject() == "" && r == nil && !held {
+			continue
+		}
+		a, found := w.candidate(&q.Requested)
+		if unknown && isOnOtherMachine(q.Request.Power, a.Draft.Target) {
+			q.Target.Verdict, q.Target.Reason, q.Target.Message = policy.Indeterminate, reason.TargetChanged, "its Node is on another machine than the one that was switched off"
+		}
+		if clock == remediate.No && isOverByTime(q) { // I16
+			q.Target.Reason, q.Target.Message = reason.ClockSkew, wrong
+		}
+		s := RequestState{
+			Ref: cluster.RefOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.HasOpenRun() && cluster.IsUnsaved(*r),
+			Status: request.Of(q.Requested, r, q.RunOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
+		}
+		if s.Status.Phase == request.Pending && i < maxExplained {
+			s.Status = request.Of(q.Requested, r, q.RunOver, w.whyNotStarted(&q.Requested, now), unknown)
+		}
+		if found {
+			s.Target = a.Draft.Target
+		}
+		s.Stale = q.Request.Kind == policy.MachineRequestKind && q.Target.Verdict == policy.Healthy && (r == nil || !r.Open())
+		list = append(list, s)
+	}
+	return list
+}
+
+// isOverByTime says whether only the time in which its run must have begun has ended a request. A clock that is
+// wrong ends nothing: the request would be over for ever.
+func isOverByTime(q cluster.RequestWithRun) bool {
+	return q.Target.Reason == reason.RequestTimeout && q.Request.TimedOut.IsZero()
+}
+
+// recordRead records until when the ledger has all that was read of the cluster.
+func (w *RequestedRuns) recordRead(read time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read = read
+}
+
+// provenSince says of which requests the ledger is as new as they are, by UID: it has what was read
+// after they were first seen. The watches of two kinds keep no order, so a request may be seen
+// before the condition of the Node that made somebody create it.
+func (w *RequestedRuns) provenSince(list []cluster.RequestWithRun, now time.Time) map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen, proven := map[string]time.Time{}, map[string]bool{}
+	for _, q := range list {
+		uid := q.Request.UID
+		at, known := w.firstSeen[uid]
+		if !known {
+			at = now
+		}
+		seen[uid], proven[uid] = at, w.read.After(at)
+	}
+	w.firstSeen = seen
+	return proven
+}
+
+// recordHolds records which requests have a finalizer that this process has not set, for a run that nobody
+// knows: one that was lost with the state may have switched the host off. So may one that has touched nothing as far
+// as the state shows, which may be a backup. // I20
+func (w *RequestedRuns) recordHolds(list []cluster.RequestWithRun, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	there := map[string]bool{}
+	for _, q := range list {
+		uid := q.Request.UID
+		there[uid] = true
+		if _, noted := w.unknown[uid]; !noted && q.HolderLost {
+			w.unknown[uid] = now
+		} else if !w.unknown[uid].IsZero() && !q.Request.Power.HasFinalizer {
+			delete(w.unknown, uid)
+		}
+	}
+	maps.DeleteFunc(w.unknown, func(uid string, _ time.Time) bool { return !there[uid] })
+}
+
+// forgetLost forgets the unknown run of each request whose host reads On since: nothing is left to bring back. It
+// returns when to look again; zero if none is unknown. // I20
+func (w *RequestedRuns) forgetLost(ctx context.Context, list []cluster.RequestWithRun, now time.Time) (due time.Time) {
+	for _, q := range list {
+		since := w.unknownSince(q.Request.UID)
+		if since.IsZero() {
+			continue
+		}
+		if a, ok := w.candidate(&q.Requested); !ok || !w.c.probes.readsOnSince(ctx, a.Draft.Target, since) {
+			due = now.Add(lostEvery)
+			continue
+		}
+		w.mu.Lock()
+		w.unknown[q.Request.UID] = time.Time{}
+		w.mu.Unlock()
+	}
+	return due
+}
+
+// lostEvery is how often the BMC health check is asked about the host of a lost run.
+const lostEvery = 5 * time.Second
+
+func (w *RequestedRuns) unknownSince(uid string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unknown[uid]
+}
+
+// isUnknown says whether such a run may be the last that has touched the host of a request: none has
+// since, and none that is open brings the host back.
+func (w *RequestedRuns) isUnknown(q cluster.RequestWithRun) bool {
+	return !w.unknownSince(q.Request.UID).IsZero() && !(request.IsDone(q.Run) || q.Run != nil && q.Run.TouchedHost() && (q.Run.Open() || !q.HolderLost))
+}
+
+// isOnOtherMachine says whether the Node of a request is on another machine than the one that the run of its
+// finalizer may have switched off. That it is Ready says nothing about that one. // I20
+func isOnOtherMachine(p *policy.PowerRequest, t remediate.Target) bool {
+	return bmc.UsableUUID(p.HeldMachine) && bmc.UsableUUID(t.SystemUUID) && !bmc.UUIDsMatch(p.HeldMachine, t.SystemUUID)
+}
+
+// maxExplained is for how many requests the gates are evaluated for their status.
+const maxExplained = 200
+
+// whyNotStarted returns the first gate that refuses the run of a request. The values of gates
+// may hold what a BMC reports, so they are left to fencectl.
+func (w *RequestedRuns) whyNotStarted(q *policy.Requested, now time.Time) request.Refusal {
+	if !q.Target.Acts() {
+		return request.Refusal{}
+	}
+	a, ok := w.candidate(q)
+	if !ok {
+		return request.Refusal{}
+	}
+	g, refused := cluster.FirstFailing(append(w.c.gates(a, w.c.probes.last(a.Key), now), w.c.backOffGates(a, now)...))
+	if !refused {
+		return request.Refusal{}
+	}
+	return request.Refusal{Reason: g.Reason, Message: "the gate " + g.Name + " refuses the run; " + explainWith(q)}
+}
+
+// explainWith is the command that shows the gates of a target.
+func explainWith(q *policy.Requested) string {
+	if q.Target.Node != "" {
+		return "run fencectl explain " + q.Target.Node
+	}
+	return "run fencectl explain --machine " + q.Target.Machine
+}
+
+// gate says for explain which request asks for a run, and what forbids it; none without a
+// request. found is the candidate of the deciding loop.
+func (w *RequestedRuns) gate(subject string, now time.Time) (found *cluster.Candidate, gates []reason.Gate) {
+	if w.c.opt.Requests == nil {
+		return nil, nil
+	}
+	for _, q := range w.model.Requested(now) {
+		t := &q.Target
+		if t.Subject() != subject {
+			continue
+		}
+		g := w.requestGate(&q)
+		if a, ok := w.candidate(&q.Requested); ok && t.Acts() {
+			found = &a
+		}
+		gates = append(gates, g)
+	}
+	return found, gates
+}
+
+// requestGate says whether a request asks for a run now, and its policy allows that.
+func (w *RequestedRuns) requestGate(q *cluster.RequestWithRun) reason.Gate {
+	t := &q.Target
+	g := reason.NewGate("request", t.Acts() && !q.IsCarriedOut(), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
+	switch {
+	case len(t.Refusals) > 0:
+		g.Reason = t.Refusals[0]
+	case t.Reason == reason.RequestTimeout, t.Reason == reason.Deleting, t.Reason == reason.RequestLimit: // no time ends it
+		g.Reason = t.Reason
+	}
+	return g
 }

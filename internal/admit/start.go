@@ -5,16 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // takeover is what a run takes over from its probe.
@@ -64,7 +68,7 @@ func (c *Cluster) startAsync(ctx context.Context, a cluster.Candidate, draft rem
 func (c *Cluster) reportNotStarted(ctx context.Context, a cluster.Candidate, s *power.Session, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
 		now := time.Now()
-		c.noteRefusal(a, startGate(r), now.Add(gateRetry), now)
+		c.recordRefusal(a, startGate(r), now.Add(gateRetry), now)
 		c.refused.tell(now)
 	}
 	if s != nil {
@@ -89,7 +93,7 @@ func (c *Cluster) reservePlace(a cluster.Candidate, draft remediate.Run) (*lead.
 		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), Asking{c}.ReleasedAt(r.Target), now); err != nil {
+	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), c.runs.releasedAt(r.Target, run.Fresh{}), now); err != nil {
 		leadership.Leave()
 		return nil, r, err
 	}
@@ -114,9 +118,10 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the start may be in the audit log all the same: " + err.Error()})
 		}
 		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
-	} else {
-		if err = c.takeSlot(ctx, r); err == nil {
-			saved, err = c.saveNew(ctx, r)
+	} else if err = c.TakeSlot(ctx, r); err == nil {
+		if saved, err = c.runs.Save(ctx, r); err != nil {
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+			err = asUncertain(err)
 		}
 	}
 	if _, uncertain := errors.AsType[uncertainSave](err); uncertain && leadership.Spawn(func(ctx context.Context) { c.abortUncertain(ctx, r) }) {
@@ -131,9 +136,9 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	return saved, nil
 }
 
-// takeSlot takes a slot for a power cycle; a deletion needs none. An order from a person takes a
+// TakeSlot takes a slot for a power cycle, also by another remediator; a deletion needs none. An order from a person takes a
 // slot even when none is free.
-func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
+func (c *Cluster) TakeSlot(ctx context.Context, r remediate.Run) error {
 	if cluster.DeletesOnly(&r) {
 		return nil
 	}
@@ -150,16 +155,6 @@ func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
 		return &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
 	return nil
-}
-
-// saveNew saves a run for the first time.
-func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, error) {
-	saved, err := c.runs.Save(ctx, r)
-	if err != nil {
-		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
-		return r, asUncertain(err)
-	}
-	return saved, nil
 }
 
 // uncertainSave is the error of a first save that the store may have done all the same: its
@@ -252,3 +247,176 @@ func (c *Cluster) backOffGates(a cluster.Candidate, now time.Time) []reason.Gate
 func endedWithoutAction(r remediate.Run) bool {
 	return r.Step == remediate.Aborted && !r.Intervened && r.Manual == nil
 }
+
+// A Waiting run whose pause is over begins step 1 again only if every gate passes that a new run
+// must pass: the guards, the limits, the check. It gets the order of a person who retries, given
+// by fenced itself. The run then reads all preconditions again, as it does for a person.
+
+// resumer lets the Waiting runs of a cluster go on.
+type resumer struct {
+	c       *Cluster
+	refused *refusals
+}
+
+// consider considers every Waiting run that is due. It returns when to consider them again;
+// zero: after the next change.
+func (w *resumer) consider(now time.Time) (due time.Time) {
+	c, live := w.c, map[pair]bool{}
+	for _, r := range c.model.Runs.Due() {
+		a := c.model.Objects.CandidateForRetry(r)
+		a.Protected = c.opt.Hosts.Protected(r.Target) // I13
+		live[pair{target: a.Key}] = true
+		g, refused := cluster.FirstFailing(c.gates(a, nil, now))
+		if !refused {
+			g, refused = cluster.FirstFailing(c.model.StillAsked(a, now))
+		}
+		if refused {
+			w.note(a, g, now)
+			due = times.Sooner(due, recheckAt(g, now))
+			continue
+		}
+		leadership := c.opt.Lead.Enter()
+		if leadership == nil {
+			continue
+		}
+		c.model.Runs.BeginRetry(r.ID)
+		leadership.Go(func(ctx context.Context) {
+			defer c.model.Runs.EndRetry(r.ID)
+			w.resume(ctx, a)
+			select { // the run begins, or is considered again
+			case <-ctx.Done():
+			case <-time.After(gateRetry):
+				c.Wake()
+			}
+		})
+		leadership.Leave()
+	}
+	w.refused.endAllBut(live, func(Refused) progress { return running }, now)
+	return times.Sooner(due, w.refused.tell(now))
+}
+
+// resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.
+// Identity and power of the host are read by the run itself.
+func (w *resumer) resume(ctx context.Context, a cluster.Candidate) {
+	c, r := w.c, a.Draft
+	p := c.probes.lookForContenders(ctx, r)
+	now := time.Now()
+	if g, refused := cluster.FirstFailing(c.gates(a, p, now)); refused {
+		w.note(a, g, now)
+		w.refused.tell(now)
+		return
+	}
+	slots := c.opt.Slots.Count()
+	if err := c.model.ReserveRetry(a, slots, c.runs.releasedAt(r.Target, p.look.Fresh), now); err != nil {
+		w.reportError(a, err)
+		return
+	}
+	counted := r
+	counted.Manual = nil // fenced's own order waits for a free slot
+	err := c.TakeSlot(ctx, counted)
+	if err == nil {
+		o := wire.Order{Cluster: c.opt.Name, Actor: remediate.SelfActor, Reason: "it waited for " + string(r.Reason)}
+		_, err = c.Order(ctx, r.ID, o, "retries", func(r remediate.Run) (remediate.Run, error) {
+			if r.Step != remediate.Waiting || !r.Wait.Due {
+				return r, &reason.Refusal{Reason: reason.OrderRefused, Message: "the run is not due any more"}
+			}
+			r.Retry = o.ForRecord()
+			return r, nil
+		})
+	}
+	if err != nil {
+		w.reportError(a, err)
+	}
+}
+
+// note stores why a Waiting run does not go on.
+func (w *resumer) note(a cluster.Candidate, g reason.Gate, now time.Time) {
+	r := a.Draft
+	w.refused.note(pair{target: a.Key}, Refused{
+		CheckID: r.CheckID, Node: r.Target.Node, Machine: r.Target.MachineKey(), Run: r.ID, Gate: g, NextTry: nextTry(g, now),
+	}, now)
+}
+
+func (w *resumer) reportError(a cluster.Candidate, err error) {
+	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
+		now := time.Now()
+		w.note(a, startGate(r), now)
+		w.refused.tell(now)
+	}
+}
+
+// recorder holds the Nodes whose last record in the audit log failed, and why. The failure
+// is reported once, and shown by explain.
+type recorder struct {
+	mu     sync.Mutex
+	failed map[string]string
+	told   event.ToldOf[string, bool]
+}
+
+// update stores the result of the last record about a Node, and says whether it is the first
+// failure.
+func (r *recorder) update(node string, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.failed, node); err != nil {
+		r.failed[node] = err.Error()
+	}
+	return r.told.News(node, err != nil)
+}
+
+// gates returns a failing gate for a Node whose last record failed, else nil. // L4
+func (r *recorder) gates(node string) []reason.Gate {
+	r.mu.Lock()
+	why, failed := r.failed[node]
+	r.mu.Unlock()
+	if !failed {
+		return nil
+	}
+	return []reason.Gate{{Name: "audit", Reason: reason.AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
+}
+
+// Record implements run.Cluster: it makes an event durable before the action that it
+// announces, and returns it for the stream of events. After an error nothing destructive may
+// be done. // I24
+func (rc *runCluster) Record(ev event.Event) (event.Event, error) {
+	if rc.opt.Record == nil {
+		return ev, nil
+	}
+	ev.Cluster, ev.Recorded = rc.opt.Name, true
+	err := rc.opt.Record(ev)
+	if rc.recorder.update(cmp.Or(ev.Node, ev.Machine), err) {
+		rc.opt.Emit(event.Event{
+			Type: event.Failed, Cluster: rc.opt.Name, Node: ev.Node, Machine: ev.Machine, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: reason.AuditFailed,
+			Message: "record the action in the audit log before it is done; fenced does nothing destructive until that works: " + err.Error(),
+		})
+	}
+	return ev, err
+}
+
+// Save implements run.Cluster: it stores a run by compare-and-set, and then puts it into the
+// Model. // I19
+func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+	before, _ := rc.opt.Model.Runs.Get(r.ID)
+	if hosts.IsFalseOff(r) && !hosts.IsFalseOff(before) {
+		if err := rc.opt.Hosts.Freeze(ctx, r); err != nil {
+			return r, err
+		}
+	}
+	saved, err := state.SaveRun(ctx, rc.opt.Lead.Store(), r)
+	if err != nil {
+		return r, err
+	}
+	rc.opt.Model.Runs.Put(saved)
+	if before.Version == 0 || before.Step != saved.Step || before.Attempt != saved.Attempt {
+		rc.opt.Saved()
+	}
+	return saved, nil
+}
+
+// TellRequests implements run.Cluster.
+func (rc *runCluster) TellRequests(ctx context.Context, r remediate.Run) {
+	rc.opt.TellRequests(ctx, r.ID)
+}
+
+// Show implements run.Cluster.
+func (rc *runCluster) Show(r remediate.Run) { rc.opt.Model.Runs.Put(r) }

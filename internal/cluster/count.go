@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
 )
@@ -311,37 +312,123 @@ func (h history) failedInARow() (n int) {
 	return n
 }
 
-// stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
-// lock of the Objects protects it.
-type stableUntil map[string]time.Time
+// createdSlack is how much earlier than the deletion its replacement may seem to be created:
+// the times come from two clocks, and the API server's has whole seconds.
+const createdSlack = 10 * time.Second
 
-// recordTransitions records the Nodes that become not Ready after such a period. Call it
-// before the ledger applies the changes.
-func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes []policy.Change) {
-	for i := range changes {
-		n, ok := changes[i].Value.(*policy.Node)
-		if !ok || n == nil || n.Ready() {
-			continue
-		}
-		before := l.Node(n.Name)
-		if before == nil || !before.Ready() {
-			continue
-		}
-		_, from := ReadyCondition(before)
-		_, until := ReadyCondition(n)
-		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
-			s[n.Name] = until
+// deletionSeen is how long the watch may take to show that a Machine is being deleted, or that
+// its owner was asked to replace it.
+const deletionSeen = time.Minute
+
+// countDeletions returns the facts for a run that deletes a Machine.
+func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a Candidate, now time.Time) (d guard.DeletionFact) {
+	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
+	for _, r := range rs.byID {
+		if isOfCheck(r, &a.Draft) && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+			d.InProgress++
 		}
 	}
+	if o := a.Draft.Origin; o != nil && o.Controller != "" {
+		s := rs.deletionsOf(o.Controller, known.lastGood[o.Controller])
+		d.Last, d.FailedReplacements = s.last, s.failed
+		if o.NeverReady && s.replaces(*o) {
+			d.FailedReplacements++
+			d.StartingUntil = a.startingUntil
+		}
+	}
+	return d
 }
 
-// ReadyCondition returns the status of a Node's Ready condition, and since when it has that
-// status; zero: unknown.
-func ReadyCondition(n *policy.Node) (status string, at time.Time) {
-	for _, c := range n.Conditions {
-		if c.Type == "Ready" {
-			return c.Status, c.LastTransition
+// disappearing lists the runs that asked for the deletion of a Machine which, or the Node of
+// which, still exists: within the timeout, and for longer.
+func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Time) (inProgress, overdue []remediate.Run) {
+	for _, r := range rs.byID {
+		switch {
+		case r.MachineDeletedAt().IsZero() || !isDisappearing(l, r, now):
+		case isWithin(r, timeout, now):
+			inProgress = append(inProgress, *r)
+		default:
+			overdue = append(overdue, *r)
 		}
 	}
-	return "", time.Time{}
+	return inProgress, overdue
+}
+
+// isOfCheck says whether two runs are of one check.
+func isOfCheck(r, draft *remediate.Run) bool {
+	return r.Manual == nil && (r.CheckID == draft.CheckID || r.CheckID == "" && r.Check == draft.Check)
+}
+
+// isWithin says whether a run has asked for the deletion of its Machine, and the timeout of
+// that is not over.
+func isWithin(r *remediate.Run, timeout time.Duration, now time.Time) bool {
+	at := r.MachineDeletedAt()
+	return !at.IsZero() && now.Before(at.Add(timeout))
+}
+
+// isDisappearing says whether the Machine of a run that asked for its deletion still exists and
+// is to be deleted, or whether the Node of that Machine exists. Another Machine or Node of the
+// same name is neither.
+func isDisappearing(l *policy.Ledger, r *remediate.Run, now time.Time) bool {
+	t := &r.Target
+	if m := l.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil && m.UID == t.MachineUID {
+		// Otherwise it was refused, or taken back because the Machine has recovered.
+		return m.Deleting || m.OwnerRemediated != "" || r.Step == remediate.Reprovisioned && isWithin(r, deletionSeen, now)
+	}
+	n := l.Node(t.Node)
+	return n != nil && n.UID != "" && (n.UID == t.NodeUID || n.UID == r.NewNodeUID)
+}
+
+// deletions are those of the Machines of one controller.
+type deletions struct {
+	first, last time.Time // zero: there was none
+	// failed counts the replacements that were deleted before they were ever Ready, after the
+	// controller made the newest Machine that has been Ready.
+	failed int
+}
+
+// deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
+// newest of its Machines was created that is known to have been Ready.
+func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) {
+	var ended []*remediate.Run // with the deletion of a Machine
+	for _, r := range rs.byID {
+		at := r.MachineDeletedAt()
+		if at.IsZero() || r.Origin == nil || r.Origin.Controller != controller {
+			continue
+		}
+		ended = append(ended, r)
+		if s.last = times.Later(s.last, at); s.first.IsZero() || at.Before(s.first) {
+			s.first = at
+		}
+		if !r.Origin.NeverReady {
+			lastGood = times.Later(lastGood, r.Origin.Created)
+		}
+	}
+	failed := map[string]bool{} // by UID: one Machine may need several runs
+	for _, r := range ended {
+		if r.Origin.NeverReady && s.replaces(*r.Origin) && r.MachineDeletedAt().After(lastGood.Add(createdSlack)) {
+			failed[r.Target.MachineUID] = true
+		}
+	}
+	s.failed = len(failed)
+	return s
+}
+
+// replaces says whether a Machine was created after an earlier deletion.
+func (s deletions) replaces(o remediate.Origin) bool {
+	return !s.first.IsZero() && !o.Created.IsZero() && o.Created.After(s.first.Add(-createdSlack))
+}
+
+// startingUntil returns when the start-up timeout of a target's Machine ends. It is zero if
+// there is no timeout, or if the verdict is about the Machine itself, so that it cannot be
+// about the Machine before it.
+func startingUntil(t *policy.TargetReport, m *policy.Machine) time.Time {
+	switch t.Reason {
+	case reason.MachineFailed, reason.MachineCondition, reason.RemediateRequested:
+		return time.Time{}
+	}
+	if m == nil || m.Created.IsZero() || t.StartupTimeout <= 0 {
+		return time.Time{}
+	}
+	return m.Created.Add(t.StartupTimeout)
 }

@@ -4,15 +4,13 @@
 //
 // In reading order:
 //
-//	model.go     both: changes, open runs and time -> policy.Ledger
+//	model.go     both: changes, open runs and time -> policy.Ledger; the limits, which a reload replaces
 //	objects.go   what the watch shows, and what the checks find in it; the objects of a target
-//	runs.go      the runs
+//	runs.go      the runs, and what other remediators were asked
 //	draft.go     the run that a target would become: a candidate
-//	ask.go       whether somebody still asks for a run, by the view
-//	reserve.go   a place under the limits: for a new run, a Waiting one, and what others are asked
-//	count.go     what the limits count: Nodes, starts, places in flight and in a zone, the history of a host
-//	deletions.go the limits of runs that delete a Machine; which Machines were never Ready
-//	storm.go     storm recovery of a check that is read again
-//	requests.go  the remediation requests, each with its run; repairs.go: what other remediators were asked
-//	limits.go    the limits, which a reload replaces
+//	reserve.go   a place under the limits: for a new run, a Waiting one, and what others are asked; whether somebody still
+//	             asks for a run, by the view
+//	count.go     what the limits count: Nodes, starts, places in flight and in a zone, the history of a host, deletions
+//	observed.go  what was seen of the objects since the start: storms, Machines that were never Ready, long health
+//	requests.go  the remediation requests, each with its run
 package cluster

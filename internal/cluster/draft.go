@@ -59,7 +59,6 @@ type Drafter struct {
 	Reprovision           bool
 	Limits                *Limits
 
-	cluster            string
 	deleteControlPlane bool // control-plane Machines may be deleted
 }
 
@@ -103,18 +102,6 @@ func (d Drafter) IsolationOf(t remediate.Target, check *policy.Check) remediate.
 	return remediate.IsolateTaint
 }
 
-// draftForCheck drafts the run that a check asks for, on this target.
-func (d Drafter) draftForCheck(check *policy.Check, t *policy.TargetReport, target remediate.Target) remediate.Run {
-	r := d.base()
-	r.Target = target
-	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
-	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), CheckID(check.ID())
-	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || d.deleteControlPlane
-	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
-	d.override(&r, check)
-	return r
-}
-
 // strategyOf is how fenced carries out the action of a check; "" when another controller
 // does. A request from fenced's own template needs no object: it is a power cycle.
 func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy {
@@ -156,7 +143,14 @@ func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (
 	if (t.Machine != "") != (m != nil) {
 		return Candidate{}, false
 	}
-	r := c.Options.Draft.draftForCheck(check, t, targetOf(c.Objects.ledger, c.Options.Name, m, n, t.Node))
+	d := c.Options.Draft
+	r := d.base()
+	r.Target = targetOf(c.Objects.ledger, c.Options.Name, m, n, t.Node)
+	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
+	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), CheckID(check.ID())
+	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || d.deleteControlPlane
+	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
+	d.override(&r, check)
 	r.TakesNoTurn = r.ControlPlane && !c.Objects.ledger.TakesTurn(n, m)
 	r.Origin = c.Objects.replacements.originOf(m)
 	r.NodeLabels, r.NodeNames = c.Runs.knownNode(r.Target, n)

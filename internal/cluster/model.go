@@ -3,8 +3,10 @@ package cluster
 import (
 	"cmp"
 	"maps"
+	"sync/atomic"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -41,9 +43,9 @@ func New(opt Options, started time.Time) *Model {
 	opt.Rules.ClusterRequired = true // this is a live cluster
 	opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames, opt.Rules.HostsUnpinned = false, false, false
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
-	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
+	opt.Draft.deleteControlPlane = opt.Rules.DeleteControlPlaneMachines
 	c := &Model{Options: opt, Started: started,
-		Objects: &Objects{cluster: opt.Name, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: newReplacements()},
+		Objects: &Objects{cluster: opt.Name, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[string]time.Time{}}},
 		Runs:    &Runs{cluster: opt.Name, runs: newRuns(), changed: true},
 	}
 	c.Objects.ledger.Apply(started, fromFiles(opt)...)
@@ -88,9 +90,9 @@ func (c *Model) Follow(now time.Time, changes []policy.Change, outageEnd time.Ti
 		c.Objects.storms.applyTo(&changes[i], times.Later(c.Started, outageEnd))
 	}
 	c.Objects.stableUntil.recordTransitions(c.Objects.ledger, now, changes)
-	c.Objects.replacements.noteNew(c.Objects.ledger, changes)
+	c.Objects.replacements.recordNew(c.Objects.ledger, changes)
 	c.Objects.ledger.Apply(now, changes...)
-	c.Objects.replacements.noteReady(c.Objects.ledger, changes)
+	c.Objects.replacements.recordReady(c.Objects.ledger, changes)
 	c.applyOpenRuns(now)
 	c.Objects.ledger.Advance(now)
 	if changed = c.Objects.ledger.Version != c.Objects.seenVersion || !c.Objects.complete; changed {
@@ -119,7 +121,11 @@ func (c *Model) Forget(ended, recent time.Time) {
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ bool) bool { return c.Runs.byID[id] == nil })
-	c.Objects.replacements.forget(c.Objects.ledger)
+	machines := map[string]bool{}
+	for m := range c.Objects.ledger.Machines() {
+		machines[m.UID] = true
+	}
+	maps.DeleteFunc(c.Objects.replacements.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
 	maps.DeleteFunc(c.Objects.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }
 
@@ -131,11 +137,44 @@ func (c *Model) Healthy(t remediate.Target) bool {
 	return n != nil && n.Ready() && !c.Runs.openOnHost(t)
 }
 
-// Disappearing lists the runs whose Machine, or the Node of that, is still being deleted; see runs.disappearing.
+// Disappearing lists the runs whose Machine, or the Node of that, is still being deleted: those that count against
+// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
 func (c *Model) Disappearing(now time.Time) (inProgress, overdue []remediate.Run) {
 	defer c.lock()()
 	if !c.Objects.complete {
 		return nil, nil
 	}
 	return c.Runs.disappearing(c.Objects.ledger, c.Options.Limits.Guards().DeletionTimeout, now)
+}
+
+// Limits are the guards, and the limits of new runs, of all clusters. A reload replaces all of
+// them at once. A run keeps the limits of its start, which are in its record. nil Limits are zero.
+type Limits struct{ now atomic.Pointer[limitValues] }
+
+type limitValues struct {
+	guards guard.Limits
+	run    remediate.Limits
+}
+
+// NewLimits returns these limits.
+func NewLimits(g guard.Limits, r remediate.Limits) *Limits {
+	l := &Limits{}
+	l.Replace(g, r)
+	return l
+}
+
+// Replace makes these the limits from the next evaluation on.
+func (l *Limits) Replace(g guard.Limits, r remediate.Limits) { l.now.Store(&limitValues{g, r}) }
+
+// Guards are what must hold before a run starts.
+func (l *Limits) Guards() guard.Limits { return l.values().guards }
+
+// Run are the limits of a run that starts now.
+func (l *Limits) Run() remediate.Limits { return l.values().run }
+
+func (l *Limits) values() limitValues {
+	if l == nil {
+		return limitValues{}
+	}
+	return *l.now.Load()
 }

@@ -33,6 +33,19 @@ func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
 	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.Runs.openTargets())
 }
 
+// The cluster's Lease is kept while another remediator that fenced asked may be at work, as while a run is open: else another
+// installation would act on the host. // I22
+func TestRepairKeepsTheClusterOpen(t *testing.T) {
+	rs := newAsking(manyLimits()).b.Runs
+	assert.False(t, rs.AnyOpen())
+	rs.PutRepair(Repair{ID: "1", Check: "c"})
+	assert.False(t, rs.AnyOpen(), "nothing is at work")
+	rs.PutRepair(Repair{ID: "2", By: "Reboot ns/n of record 2"})
+	assert.True(t, rs.AnyOpen())
+	rs.DropRepair("2")
+	assert.False(t, rs.AnyOpen())
+}
+
 // A run on a host of which only its kubelet says that it is of the control plane does not make others of it wait, and
 // neither does a request to another remediator. // I12
 func TestRunThatTakesNoTurn(t *testing.T) {

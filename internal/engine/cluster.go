@@ -2,11 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
@@ -14,6 +17,8 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // clusterParts joins the parts of one cluster. Each part has its own lock.
@@ -48,13 +53,13 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model, c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
-		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
+		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.LockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
-		Saved: c.notifyRequestWriter, TellRequests: c.reportRequests,
-		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.admit.Escalation.Changed() },
+		Saved: func() { signal(c.requestsChanged) }, TellRequests: c.reportRequests,
+		Decided: func() { signal(c.checksChanged); signal(c.requestsChanged) },
 	})
 	return c
 }
@@ -63,7 +68,9 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run) {
 	name := c.opt.Name
 	c.model.Runs.Update(runs)
-	c.admit.Escalation = c.e.opt.Escalation.Add(admit.AskingIn(c.admit), c.controllerAlive)
+	c.admit.Escalation = c.e.opt.Escalation.Add(c.admit, func(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
+		return c.opt.Checks.ControllerAlive(ctx, id)
+	})
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
 	c.e.clusters.Put(name, c)
@@ -101,12 +108,105 @@ func (c *clusterParts) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// controllerAlive says whether the controller of checks of a kind is alive.
-func (c *clusterParts) controllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
-	return c.opt.Checks.ControllerAlive(ctx, id)
+// signal makes a writer look for changes.
+func signal(changed chan<- struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
 }
 
 func (c *clusterParts) emit(ev event.Event) {
 	ev.Cluster = c.opt.Name
 	c.e.opt.Events.Emit(ev)
+}
+
+// leadCluster implements lead.Cluster: the cluster for its lead.Lead.
+type leadCluster struct{ c *clusterParts }
+
+// Load implements lead.Cluster. It fails if any run cannot be read, because that run may be
+// open: the leadership then does not begin. // I20
+func (l leadCluster) Load(ctx context.Context, s state.Store) error {
+	e := l.c.e
+	if err := errors.Join(e.resync(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
+		return err
+	}
+	runs, err := state.LoadRuns(ctx, e.opt.Store)
+	if err != nil {
+		return fmt.Errorf("load runs: %w", err)
+	}
+	begin, err := e.opt.Escalation.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.Runs.OfCluster(runs)); err != nil {
+		return err
+	}
+	if err := l.c.model.Runs.BeginLeadership(runs); err != nil {
+		return err
+	}
+	begin(l.c.opt.Name)
+	return nil
+}
+
+// Resume implements lead.Cluster.
+func (l leadCluster) Resume() {
+	for _, r := range l.c.model.Runs.Open() {
+		l.c.admit.Runner.Start(r, nil, nil)
+	}
+}
+
+// Release implements lead.Cluster.
+func (l leadCluster) Release() { l.c.admit.CloseProbes() }
+
+// End implements lead.Cluster.
+func (l leadCluster) End() { l.c.model.Runs.EndLeadership() }
+
+// MayAct implements lead.Cluster.
+func (l leadCluster) MayAct() bool {
+	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.ByHand.Acts()
+}
+
+// Unsettled implements lead.Cluster. // I11
+func (l leadCluster) Unsettled(taken map[string]bool) (lacking, needless []string) {
+	return l.c.model.Runs.SlotMismatches(taken)
+}
+
+// Wake implements lead.Cluster.
+func (l leadCluster) Wake() { l.c.admit.Wake() }
+
+// hostsView implements hosts.View: the state of the cluster for package hosts.
+type hostsView struct {
+	*cluster.Model
+	*cluster.Objects
+	c *clusterParts
+}
+
+// Alive implements hosts.View.
+func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
+	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
+	defer cancel()
+	f := v.c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
+	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
+		return "", false
+	}
+	return f.Observation.Lease.ResourceVersion, true
+}
+
+// Wake implements hosts.View.
+func (v hostsView) Wake() { v.c.admit.Wake() }
+
+// stopCluster implements stop.Cluster: stops apply to the deciding loop and to each run.
+type stopCluster struct{ c *clusterParts }
+
+// Clock implements stop.Cluster.
+func (s stopCluster) Clock() (skew time.Duration, seen bool) { return s.c.view.Skew() }
+
+// BeQuiet implements stop.Cluster. // I16
+func (s stopCluster) BeQuiet(from time.Time) { s.c.view.BeQuiet(from) }
+
+// Wake implements stop.Cluster.
+func (s stopCluster) Wake() {
+	s.c.admit.Wake()
+	s.c.admit.Runner.Kick()
 }

@@ -5,14 +5,14 @@
 // host is) and an admit.Cluster (from a target to a run). All clusters share one stop.Stop,
 // one hosts.Hosts, one power.LockOut and the lead.Slots.
 //
-//	engine.go        New and Run; cluster.go: the parts of one cluster
-//	order.go         orders from people: fence, confirm, retry, unfence, abort; arm.go: arm, disarm
-//	stops.go         pause, resume, hold, release; implements stop.Cluster
-//	status.go        what people read: status, report, coverage, explain, plan, runs
-//	lookup.go        single records and objects, for package report
+//	engine.go        New and Run; the heartbeat of all clusters
+//	cluster.go       the parts of one cluster, and the cluster as lead, hosts and stop see it
+//	orders.go        orders from people: fence, confirm, retry, unfence, abort, pause, hold, arm
+//	hosts.go         the hosts, for the health check of BMCs and for people
+//	status.go        what people read: status, report, coverage, explain, plan, runs, single records
 //	statuswriter.go  writes the status of checks to the cluster; requestwriter.go: that of requests
-//	resync.go        reads what other instances have written; prune.go: removes old records
-//	lead.go          implements lead.Cluster; hosts.go: implements hosts.View
+//	records.go       reads what other instances have written, and removes old records
+//	clusterchange.go, applyconfig.go  what a reload changes
 //
 // New gets everything that the engine needs as values and small interfaces. Run stops when
 // its context ends.

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/live"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -101,7 +104,6 @@ type Engine struct {
 	clusters live.Map[*clusterParts]
 	tasks    live.Tasks // what each cluster runs
 	hosts    *hosts.Hosts
-	lockOut  *power.LockOut
 	slots    *lead.Slots
 	limits   *cluster.Limits
 	stop     *stop.Stop
@@ -109,25 +111,33 @@ type Engine struct {
 
 	Arming      Arming
 	ApplyConfig ApplyConfig
+	// LockOut knows which accounts a BMC has refused.
+	LockOut *power.LockOut
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, pulse: newPulse(), limits: cluster.NewLimits(opt.Guards, opt.Run)}
+	e := &Engine{opt: opt, pulse: &pulse{pass: func() {}, due: map[string]bool{}, each: map[string]bool{}}, limits: cluster.NewLimits(opt.Guards, opt.Run)}
 	e.Arming, e.ApplyConfig = Arming{e}, ApplyConfig{e}
 	if opt.Escalation == nil {
 		e.opt.Escalation = noEscalation{}
 	}
 	var err error
-	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
+	if e.LockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
 	}
-	e.opt.Open = e.lockOut.Guard(opt.Open)
+	e.opt.Open = e.LockOut.Guard(opt.Open)
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance)
 	}
-	e.slots = lead.NewSlots(e.slotsFreed)
+	e.slots = lead.NewSlots(func(freedBy string) { // the other clusters may be waiting for a slot
+		for name, c := range e.clusters.All() {
+			if name != freedBy {
+				c.admit.Wake()
+			}
+		}
+	})
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}
@@ -136,7 +146,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	if e.hosts, err = hosts.New(ctx, hosts.Options{
 		Inventory: opt.Hosts, Metal: opt.Metal, Own: opt.Own, Instance: opt.Instance, Open: e.opt.Open, Timing: opt.Power,
-		LockOut: e.lockOut, Emit: opt.Events.Emit,
+		LockOut: e.LockOut, Emit: opt.Events.Emit,
 	}, opt.Store); err != nil {
 		return nil, err
 	}
@@ -170,15 +180,6 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	return e, nil
 }
 
-// slotsFreed wakes the other clusters, which may be waiting for a slot.
-func (e *Engine) slotsFreed(by string) {
-	for name, c := range e.clusters.All() {
-		if name != by {
-			c.admit.Wake()
-		}
-	}
-}
-
 func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Suspended) }
 
 // Run evaluates all clusters, and continues open runs and acts in the clusters that this
@@ -189,12 +190,23 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	e.pulse.pass = beat
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.tasks.Run(ctx) })
-	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
+	g.Go(func() error {
+		return e.opt.Owners.Run(ctx, func(ctx context.Context, claim state.Claim) { // acts until the claim ends
+			if c := e.clusters.Get(claim.Cluster); c != nil {
+				c.lead.Serve(ctx, claim)
+			}
+		})
+	})
 	g.Go(func() error { return e.runResync(ctx) })
 	g.Go(func() error { return e.runReread(ctx) })
 	g.Go(func() error { return e.runPrune(ctx) })
+	var unsaved event.Told[bool]
 	g.Go(func() error {
-		return e.lockOut.Run(ctx, func(err error) { e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()}) })
+		return e.LockOut.Run(ctx, func(err error) {
+			if unsaved.News(err != nil) {
+				e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()})
+			}
+		})
 	})
 	g.Go(func() error { return e.stop.Run(ctx) })
 	return g.Wait()
@@ -214,4 +226,76 @@ func (e *Engine) cluster(name string) (*clusterParts, error) {
 		return nil, &reason.Refusal{Reason: reason.ClusterRequired, Message: "several clusters are configured; name one with --cluster"}
 	}
 	return nil, &reason.Refusal{Reason: reason.NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
+}
+
+// Escalation asks other remediators in all clusters; package escalate does. Its parts beside this are admit.Escalation, for
+// one cluster, and cluster.Repair, by which the limits count what was asked.
+type Escalation interface {
+	// Add joins a cluster. controllerAlive says whether the controller of checks of a kind is alive.
+	Add(c *admit.Cluster, controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation
+	Remove(cluster string)
+	// Load reads the records of all clusters, for those that this instance does not lead. begin lets a leadership begin
+	// with them.
+	Load(ctx context.Context) (begin func(cluster string), err error)
+	// WhyNotStart refuses a configuration without a cluster in which an object that fenced made may exist, as one without
+	// a cluster in which a run is open is refused; and WhyNotRemove to remove such a cluster.
+	WhyNotStart(missing func(cluster string) bool) error
+	WhyNotRemove(cluster string) error
+	// Abort gives up the record that an order names in place of a run. known: there is such a record.
+	Abort(ctx context.Context, o wire.Order) (out order.Outcome, known bool, err error)
+}
+
+// noEscalation asks nobody.
+type noEscalation struct{}
+
+func (noEscalation) Add(_ *admit.Cluster, _ func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation {
+	return admit.NoEscalation{}
+}
+func (noEscalation) Remove(string) {}
+func (noEscalation) Load(context.Context) (begin func(string), err error) {
+	return func(string) {}, nil
+}
+func (noEscalation) WhyNotStart(func(string) bool) error { return nil }
+func (noEscalation) WhyNotRemove(string) error           { return nil }
+func (noEscalation) Abort(context.Context, wire.Order) (out order.Outcome, known bool, err error) {
+	return out, false, nil
+}
+
+// pulse joins the beats of the deciding loops, one for each cluster: it passes one on when each loop has beaten since the
+// one before. So a loop that hangs is noticed, whatever the loops of other clusters do.
+type pulse struct {
+	pass func() // resets the watchdogs: decisions are being made in every cluster
+
+	mu   sync.Mutex
+	due  map[string]bool // the clusters whose loops have not beaten since
+	each map[string]bool
+}
+
+// add expects the beats of a cluster from now on.
+func (p *pulse) add(cluster string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.each[cluster], p.due[cluster] = true, true
+}
+
+// remove expects them no more.
+func (p *pulse) remove(cluster string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.each, cluster)
+	delete(p.due, cluster)
+}
+
+// beat is called by the deciding loop of a cluster.
+func (p *pulse) beat(cluster string) {
+	p.mu.Lock()
+	delete(p.due, cluster)
+	last := len(p.due) == 0
+	if last {
+		p.due = maps.Clone(p.each)
+	}
+	p.mu.Unlock()
+	if last {
+		p.pass()
+	}
 }

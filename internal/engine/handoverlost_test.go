@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
@@ -34,7 +35,7 @@ func TestObjectThatVanishes(t *testing.T) {
 	}{
 		"let go by its remediator":   {true, nil, time.Second},
 		"had only a status":          {false, nil, time.Minute},
-		"its kind is served no more": {true, fmt.Errorf("%w: Reboot", escalate.ErrNotServed), time.Minute},
+		"its kind is served no more": {true, fmt.Errorf("%w: Reboot", request.ErrNotServed), time.Minute},
 		"another cluster answers":    {true, errors.New("it was made in another cluster"), 0},
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
@@ -93,7 +94,7 @@ func TestUnknownObjectThatLostItsMark(t *testing.T) {
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { close(asked); return errors.New("no answer") } })
 		e := running(t, w, store, handingOver(w))
 		<-asked
-		newest := func() escalate.Object { return askedRecord(t, store).Objects[0] }
+		newest := func() request.Object { return askedRecord(t, store).Objects[0] }
 		o := newest()
 		late := policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: "late", Created: time.Now(), TemplateName: o.Template, Begun: true}
 		w.Do(func(s *fake.State) { s.OnHandover = nil; s.PutOther(&late) })
@@ -254,7 +255,7 @@ type busyHandovers struct {
 	busy *atomic.Bool
 }
 
-func (b busyHandovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+func (b busyHandovers) Delete(ctx context.Context, o request.Object, live *policy.Request) (wrote bool, err error) {
 	if b.busy.Load() {
 		return false, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
@@ -115,7 +116,7 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 // One that certainly made nothing leaves no record.
 func TestCreationThatIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Do(func(s *fake.State) { s.OnHandover = func() error { return escalate.ErrNotMade } })
+		w.Do(func(s *fake.State) { s.OnHandover = func() error { return request.ErrNotMade } })
 		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
@@ -165,7 +166,7 @@ func TestNoRequestOnOldReads(t *testing.T) {
 func TestNothingIsTriedForACheckThatDoesNotAsk(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		prepared := func() (n int) { w.Do(func(s *fake.State) { n = s.Prepared }); return n }
-		again := errors.Join(&reason.Refusal{Reason: reason.Contested, Message: "it is tried again soon"}, escalate.ErrNotMade)
+		again := errors.Join(&reason.Refusal{Reason: reason.Contested, Message: "it is tried again soon"}, request.ErrNotMade)
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { return again } })
 		running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is tried", func() bool { return prepared() > 0 })

@@ -4,13 +4,10 @@ import (
 	"context"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -59,26 +56,3 @@ func (e *Engine) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, err
 	}
 	return c.hosts.Unfreeze(ctx, o)
 }
-
-// hostsView implements hosts.View: the state of the cluster for package hosts.
-type hostsView struct {
-	*cluster.Objects
-	c *clusterParts
-}
-
-// Alive implements hosts.View.
-func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
-	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
-	defer cancel()
-	f := v.c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
-	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
-		return "", false
-	}
-	return f.Observation.Lease.ResourceVersion, true
-}
-
-// Healthy implements hosts.View.
-func (v hostsView) Healthy(t remediate.Target) bool { return v.c.model.Healthy(t) }
-
-// Wake implements hosts.View.
-func (v hostsView) Wake() { v.c.admit.Wake() }

@@ -57,14 +57,6 @@ type toldRequest struct {
 // requestAgain is how long a status counts as written. Somebody else may have overwritten it.
 const requestAgain = 10 * time.Minute
 
-// notifyRequestWriter makes the writer look for changes.
-func (c *clusterParts) notifyRequestWriter() {
-	select {
-	case c.requestsChanged <- struct{}{}:
-	default:
-	}
-}
-
 // runToTell is a run that is about to switch its host off. done is closed when its requests were told.
 type runToTell struct {
 	run  string

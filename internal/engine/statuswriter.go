@@ -73,14 +73,6 @@ type controller struct {
 	at    time.Time
 }
 
-// notifyStatusWriter makes the status writer look for changes.
-func (c *clusterParts) notifyStatusWriter() {
-	select {
-	case c.checksChanged <- struct{}{}:
-	default:
-	}
-}
-
 func (w *statusWriter) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -229,7 +229,7 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 				}
 				return w.bmc(), nil
 			})
-			s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
+			s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), LockOut: e.LockOut, Every: time.Minute,
 				ReadTimeout: 5 * time.Second, Concurrency: sweep.DefaultConcurrency, OnEvent: func(event.Event) {}, OnLatency: func(bmc.Driver, time.Duration) {}})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)

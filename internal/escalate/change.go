@@ -7,9 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -17,32 +20,27 @@ import (
 // kept is how long a record stays after its end: the limits of a day count it.
 const kept = 24 * time.Hour
 
-// Any implements admit.Escalation: whether an object that fenced made may exist.
-func (c *Cluster) Any() bool {
-	return slices.ContainsFunc(c.records.All(), func(r Record) bool { return r.Blocking() })
-}
-
 // reserve makes it durable that an object is about to be made for a target, with the mark that it
 // gets. The gates are evaluated once more. From then on nobody else acts on the target until the
 // object is known to be gone. An error is a *reason.Refusal, or an error of the store. // I19, I22
-func (c *Cluster) reserve(ctx context.Context, o Ask, object Object) (Record, error) {
+func (c *Cluster) reserve(ctx context.Context, a cluster.Candidate, object request.Object) (Record, error) {
 	now := time.Now()
-	if err := c.admit.Refusal(o.candidate, now); err != nil {
+	releasedAt, err := c.admit.MayReserve(a, now)
+	if err != nil {
 		return Record{}, err
 	}
-	releasedAt := c.admit.ReleasedAt(o.Run.Target)
 	if err := c.writing.Acquire(ctx, 1); err != nil {
 		return Record{}, err
 	}
 	defer c.writing.Release(1)
 	object.Mark = c.opt.StoreID + "/" + c.opt.Name + "/" // and the ID of the record
-	r, err := c.records.Reserve(o.candidate, object, c.opt.Slots.Count(), releasedAt, now)
+	r, err := c.records.Reserve(a, object, c.opt.Slots.Count(), releasedAt, now)
 	if err != nil {
 		return r, err
 	}
 	defer c.records.Reserved(r.ID)
 	c.mu.Lock()
-	delete(c.wanted, keyOf(o.candidate))
+	delete(c.wanted, keyOf(a))
 	c.mu.Unlock()
 	slotted := remediate.Run{ID: r.ID, Target: r.Target, Strategy: remediate.PowerCycle}
 	if err := c.admit.TakeSlot(ctx, slotted); err != nil {
@@ -109,7 +107,7 @@ func (c *Cluster) removeNewest(ctx context.Context, r Record) error {
 }
 
 // change stores a change of the newest object of a record.
-func (c *Cluster) change(ctx context.Context, id string, change func(*Object)) error {
+func (c *Cluster) change(ctx context.Context, id string, change func(*request.Object)) error {
 	if err := c.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -241,4 +239,61 @@ func (c *Cluster) settle(ctx context.Context, r Record, now time.Time) error {
 	}
 	r.Ended, r.Recovered = now.UTC(), well
 	return c.save(ctx, r)
+}
+
+// Abort implements engine.Escalation: it gives up the record that an order names in place of a run.
+func (e *Escalation) Abort(ctx context.Context, o wire.Order) (out order.Outcome, known bool, err error) {
+	for _, c := range e.clusters.All() {
+		if o.Cluster != "" && o.Cluster != c.opt.Name {
+			continue
+		}
+		if r, known := c.records.Get(o.Run); known {
+			out, err = c.abort(ctx, o, r)
+			return out, true, err
+		}
+	}
+	return out, false, nil
+}
+
+// abort ends a record by order of a person. While another remediator may be at work, that takes
+// an order that says so. // I22
+func (c *Cluster) abort(ctx context.Context, o wire.Order, r Record) (order.Outcome, error) {
+	if !o.AsIs {
+		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "record " + r.ID + " is about another remediator, which fenced cannot stop; to give the record up: fencectl abort " + r.ID + " --as-is"}
+	}
+	if !o.Yes {
+		if why := c.whyNotGiveUp(ctx, r); why != "" {
+			return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused,
+				Message: why + "; make sure that no other remediator switches the host, and add --yes"}
+		}
+	}
+	asks := r.Asks()
+	if err := c.giveUp(ctx, r.ID, o); err != nil {
+		return order.Outcome{}, err
+	}
+	return order.Outcome{Asked: asks}, nil
+}
+
+// whyNotGiveUp returns the reason why another remediator may be at work on the target of a record, or an empty string. Of a record
+// that cannot be read nobody knows it.
+func (c *Cluster) whyNotGiveUp(ctx context.Context, r Record) string {
+	object, objects := r.Newest(), c.objects()
+	switch {
+	case r.Unreadable != "":
+		return "which object was made cannot be read: " + r.Unreadable
+	case !r.Blocking():
+		return ""
+	case object.MayAppear(time.Now()):
+		return object.String() + " may just be being made"
+	case objects == nil:
+		return "whether " + object.String() + " exists cannot be read"
+	}
+	live, err := objects.Read(ctx, object)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("whether %s exists is not known: %v", object, err)
+	case live != nil:
+		return object.String() + " exists, so its remediator may be at work; delete it when that is done"
+	}
+	return ""
 }

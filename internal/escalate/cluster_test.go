@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // What changes nothing for this cluster requests no decision: an instance reads all records after
@@ -18,7 +19,7 @@ func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
 	m := cluster.New(cluster.Options{Name: "c"}, time.Now())
 	rs := NewRecords(m)
 	record := func(cluster, id string) Record {
-		return Record{ID: id, Target: remediate.Target{Cluster: cluster, Node: "n"}, Objects: []Object{{Kind: "K"}}}
+		return Record{ID: id, Target: remediate.Target{Cluster: cluster, Node: "n"}, Objects: []request.Object{{Kind: "K"}}}
 	}
 	wakes := func(begins bool, all ...Record) bool { return rs.Load(all, begins) }
 	assert.False(t, wakes(false))
@@ -36,15 +37,15 @@ func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
 
 // A target that was not considered again is wanted no more.
 func TestWantedIsForgottenWithoutItsTarget(t *testing.T) {
-	c := &Cluster{wanted: map[key]Ask{}}
+	c := &Cluster{wanted: map[key]ask{}}
 	now := time.Now()
 	one, two := key{"p", "|one"}, key{"p", "|two"}
 	for _, k := range []key{one, two} {
-		c.wanted[k] = Ask{Check: &policy.Check{}, at: now, Target: policy.TargetReport{Node: k.target}}
+		c.wanted[k] = ask{cluster.Candidate{Check: &policy.Check{}, Draft: remediate.Run{Target: remediate.Target{Node: k.target}}}, now}
 	}
 	require.Len(t, c.asks(now), 2)
 	c.KeepOnly(func(_, target string) bool { return target == two.target })
 	left := c.asks(now)
 	require.Len(t, left, 1)
-	assert.Equal(t, "|two", left[0].Target.Node)
+	assert.Equal(t, "|two", left[0].Draft.Target.Node)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/request"
 )
 
 var (
@@ -34,7 +35,7 @@ func check(templates ...policy.Template) *policy.Check {
 func asked(c *policy.Check, ago time.Duration, change ...func(*escalate.Situation)) escalate.Situation {
 	s := escalate.Situation{
 		AskedTarget: policy.AskedTarget{Check: c, State: policy.StateActive, Target: policy.TargetReport{Verdict: policy.Unhealthy}},
-		Object:      escalate.Object{APIVersion: "snr.io/v1", Kind: "Reboot", Namespace: "ns", Name: "n", UID: "u", Template: "snr", Mark: "me", Made: now.Add(-ago)},
+		Object:      request.Object{APIVersion: "snr.io/v1", Kind: "Reboot", Namespace: "ns", Name: "n", UID: "u", Template: "snr", Mark: "me", Made: now.Add(-ago)},
 		Live:        &policy.Request{APIVersion: "snr.io/v1", Kind: "Reboot", Namespace: "ns", Name: "n", UID: "u", TemplateName: "snr", MadeBy: "me"},
 	}
 	for _, f := range change {
@@ -191,12 +192,12 @@ func TestIgnored(t *testing.T) {
 func TestRecord(t *testing.T) {
 	r := escalate.Record{}
 	assert.False(t, r.Blocking())
-	r.Objects = []escalate.Object{{Kind: "A", Template: "t", TimedOut: now, Gone: now}, {Kind: "B"}}
+	r.Objects = []request.Object{{Kind: "A", Template: "t", TimedOut: now, Gone: now}, {Kind: "B"}}
 	assert.True(t, r.Blocking())
 	r.Objects[1].Gone = now
 	assert.False(t, r.Blocking())
 
-	made := escalate.Object{UID: "u", Made: now.Add(-time.Hour)}
+	made := request.Object{UID: "u", Made: now.Add(-time.Hour)}
 	assert.True(t, made.IsGone(now, true, now), "its remediator took its finalizer off")
 	assert.False(t, made.IsGone(now.Add(-59*time.Second), false, now), "it may act on what it saw")
 	assert.True(t, made.IsGone(now.Add(-time.Minute), false, now))
@@ -207,7 +208,7 @@ func TestRecord(t *testing.T) {
 
 // While it is not known what was made, an object without a mark may be it, and one with another mark is not. // I22
 func TestObjectThatMayBeIt(t *testing.T) {
-	o := escalate.Object{Mark: "store/c/1"}
+	o := request.Object{Mark: "store/c/1"}
 	assert.True(t, o.MayBe("u", "store/c/1"))
 	assert.True(t, o.MayBe("u", ""))
 	assert.False(t, o.MayBe("u", "store/c/2"))
@@ -230,7 +231,7 @@ func TestOneRemediatorAtATime(t *testing.T) {
 	c := check(snr, next)
 	for seed := range 400 {
 		var all []*remediator
-		var objects []escalate.Object
+		var objects []request.Object
 		clock := now
 		for round := range 400 {
 			clock = clock.Add(2 * time.Second)
@@ -238,7 +239,7 @@ func TestOneRemediatorAtATime(t *testing.T) {
 			if !r.Blocking() && len(all) < 2 {
 				e := c.Escalation[len(all)]
 				kind := map[int]string{0: "Reboot", 1: "Replace"}[len(all)]
-				objects = append(objects, escalate.Object{APIVersion: e.Template.APIVersion, Kind: kind, UID: "u", Template: e.Template.Name, Mark: "me", Made: clock})
+				objects = append(objects, request.Object{APIVersion: e.Template.APIVersion, Kind: kind, UID: "u", Template: e.Template.Name, Mark: "me", Made: clock})
 				all = append(all, &remediator{notices: seed % 45, live: &policy.Request{
 					APIVersion: e.Template.APIVersion, Kind: kind, TemplateName: e.Template.Name, MadeBy: "me"}})
 				continue

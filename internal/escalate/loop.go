@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
@@ -11,6 +12,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/times"
 )
 
@@ -22,25 +25,16 @@ type Objects interface {
 	Missing(ctx context.Context, check *policy.Check, t policy.Template) (why string, err error)
 	// Prepare reads what a request is made from, past every cache. An error is a *reason.Refusal
 	// where a rule forbids it.
-	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (Draft, error)
+	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (request.Draft, error)
 	// Read reads what may be the object of a record (Object.MayBe), past every cache; nil if it
-	// does not exist. The error is an ErrNotServed if its kind is not served.
-	Read(ctx context.Context, o Object) (*policy.Request, error)
+	// does not exist. The error is an request.ErrNotServed if its kind is not served.
+	Read(ctx context.Context, o request.Object) (*policy.Request, error)
 	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
 	// recovered now. Both, and Delete, return false if nothing was written, because the object has changed.
-	TimeOut(ctx context.Context, o Object) (wrote bool, err error)
-	Delay(ctx context.Context, o Object) (wrote bool, err error)
+	TimeOut(ctx context.Context, o request.Object) (wrote bool, err error)
+	Delay(ctx context.Context, o request.Object) (wrote bool, err error)
 	// Delete deletes an object, if it has not changed since it was read.
-	Delete(ctx context.Context, o Object, live *policy.Request) (wrote bool, err error)
-}
-
-// Draft is a request before it is made.
-type Draft interface {
-	// Object says what will be made.
-	Object() Object
-	// Create makes it with the mark of the object, and returns its UID. The error is an
-	// ErrNotMade if it was certainly not made.
-	Create(ctx context.Context, o Object, check string) (uid string, err error)
+	Delete(ctx context.Context, o request.Object, live *policy.Request) (wrote bool, err error)
 }
 
 const (
@@ -126,8 +120,8 @@ func (w *writer) round(ctx context.Context, reads bool) {
 		if i == maxRequests || ctx.Err() != nil {
 			return
 		}
-		key := o.Check.Mark() + "|" + o.Target.Subject()
-		w.try(ctx, key, o.Run.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o) })
+		key := o.Check.Mark() + "|" + cluster.SubjectOf(o.Draft.Target)
+		w.try(ctx, key, o.Draft.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o.Candidate) })
 	}
 }
 
@@ -165,27 +159,27 @@ func (w *writer) try(ctx context.Context, key string, t remediate.Target, check,
 
 // ask asks another remediator. The record is stored, and the audit log has it, before the object is
 // made. // I19, I24
-func (w *writer) ask(ctx context.Context, o Ask) error {
+func (w *writer) ask(ctx context.Context, o cluster.Candidate) error {
 	h := w.c
 	if err := w.refuseBesideController(ctx, o.Check); err != nil {
 		return err
 	}
-	draft, err := w.objects.Prepare(ctx, o.Check, o.Run.Target, o.Template, o.Run.ControlPlane)
+	draft, err := w.objects.Prepare(ctx, o.Check, o.Draft.Target, *o.Template, o.Draft.ControlPlane)
 	if err != nil {
 		return err
 	}
 	confirmed := time.Now()
-	if err := w.c.admit.Confirm(ctx, o.candidate); err != nil {
+	if err := w.c.admit.Confirm(ctx, o); err != nil {
 		return err
 	}
-	r, err := h.reserve(ctx, o, draft.Object())
+	r, err := h.reserve(ctx, o, draft.Object)
 	if err != nil {
 		return err
 	}
 	if err := w.locks.take(ctx, r); err != nil {
 		return errors.Join(err, h.notMade(ctx, r))
 	}
-	ev, err := w.c.admit.Record(w.event(r, cluster.CheckID(o.Check.ID()), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Target.Trigger))
+	ev, err := w.c.admit.Record(w.event(r, cluster.CheckID(o.Check.ID()), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Draft.Trigger))
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.notMade(ctx, r))
 	}
@@ -198,12 +192,12 @@ func (w *writer) ask(ctx context.Context, o Ask) error {
 	w.c.emit(ev)
 	uid, err := draft.Create(ctx, r.Newest(), r.Check)
 	switch {
-	case errors.Is(err, ErrNotMade):
+	case errors.Is(err, request.ErrNotMade):
 		return errors.Join(err, h.notMade(ctx, r))
 	case err != nil:
 		return err // perhaps it was made: the record stays until that is known
 	}
-	return h.change(ctx, r.ID, func(o *Object) { o.UID = uid })
+	return h.change(ctx, r.ID, func(o *request.Object) { o.UID = uid })
 }
 
 // refuseBesideController refuses to make the requests of a NodeHealthCheck while its own
@@ -226,4 +220,217 @@ func (w *writer) refuseBesideController(ctx context.Context, check *policy.Check
 // event tells a step for a record.
 func (w *writer) event(r Record, check, message string) event.Event {
 	return event.Event{Type: event.Requested, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Check: check, Message: message}
+}
+
+// followAll reads the object of every record, and does its next step, whatever became of the check.
+func (w *writer) followAll(ctx context.Context) {
+	h := w.c
+	known := map[string]bool{}
+	for _, r := range h.records.All() {
+		if ctx.Err() != nil {
+			return
+		}
+		known[r.ID] = true
+		if r.Unreadable != "" {
+			continue // it blocks its target until a person gives it up
+		}
+		if !r.Blocking() {
+			w.try(ctx, r.ID, r.Target, r.Check, "end the record of another remediator", func() error { return h.settle(ctx, r, time.Now()) })
+			continue
+		}
+		w.try(ctx, r.ID, r.Target, r.Check, "look after "+r.Newest().String(), func() error {
+			return w.follow(ctx, r)
+		})
+	}
+	for id := range w.seen {
+		if !known[id] {
+			delete(w.seen, id)
+			delete(w.failed, id)
+		}
+	}
+	maps.DeleteFunc(w.ignored, func(id, _ string) bool { return !known[id] })
+	for key, f := range w.failed {
+		if time.Since(f.Next) > time.Hour { // nobody asks for it any more
+			delete(w.failed, key)
+		}
+	}
+	ignored := map[string]string{} // by check
+	for _, r := range h.records.All() {
+		if why := w.ignored[r.ID]; why != "" && r.Blocking() {
+			ignored[r.Check] = why
+		}
+	}
+	h.setIgnored(ignored, time.Now())
+}
+
+// follow reads the object of a record and does its next step. An error says also what is waited for.
+func (w *writer) follow(ctx context.Context, r Record) error {
+	h, o := w.c, r.Newest()
+	if err := h.freePlace(ctx, r.ID, false, time.Now()); err != nil {
+		return err
+	}
+	live, err := w.objects.Read(ctx, o)
+	served := !errors.Is(err, request.ErrNotServed)
+	if err != nil && served {
+		if seen, was := w.seen[r.ID]; was { // it may have been there meanwhile
+			seen.missing = time.Time{}
+			w.seen[r.ID] = seen
+		}
+		return fmt.Errorf("read %s: %w", o, err)
+	}
+	now := time.Now()
+	seen := w.recordSeen(r.ID, o, live, now)
+	if live == nil {
+		delete(w.ignored, r.ID)
+		if o.IsGone(seen.missing, seen.letGo && served, now) {
+			return h.change(ctx, r.ID, func(o *request.Object) { o.Gone = now.UTC() })
+		}
+		return nil
+	}
+	if o.UID == "" && live.MadeBy == o.Mark {
+		o.UID = live.UID
+		if err := h.change(ctx, r.ID, func(o *request.Object) { o.UID = live.UID }); err != nil {
+			return err
+		}
+	}
+	step, ignored, ok := h.next(r, live, seen.deleting, now)
+	if ok { // else the last answer stays
+		w.ignored[r.ID] = ignored
+	}
+	if err := h.freePlace(ctx, r.ID, step.StandsStill || ignored != "", now); err != nil {
+		return err
+	}
+	switch {
+	case !ok || step.Do == Nothing:
+		return nil
+	case step.Do == Wait && live.Deleting && now.Sub(seen.deleting) < IgnoredAfter: // a remediator may take its time to let go
+		return nil
+	case step.Do == Wait:
+		return &reason.Refusal{Reason: reason.Contested, Message: step.Why}
+	}
+	if step.Over && o.TimedOut.IsZero() { // before the object is gone: else its template would be tried again
+		if err := h.change(ctx, r.ID, func(o *request.Object) { o.TimedOut = now.UTC() }); err != nil {
+			return err
+		}
+	}
+	if err := h.stopped(r, step.Tidies); err != nil {
+		return err
+	}
+	if wrote, err := w.write(ctx, o, live, step); err != nil || !wrote { // the next round reads what is new
+		return err
+	}
+	w.c.emit(w.event(r, r.Check, map[Do]string{
+		TimeOut: "give up on ", Delay: "note the recovery on ", Delete: "delete ",
+	}[step.Do]+o.String()+": "+step.Why))
+	return nil
+}
+
+// write makes one change in the cluster. It returns false if nothing was written.
+func (w *writer) write(ctx context.Context, o request.Object, live *policy.Request, step Step) (bool, error) {
+	switch step.Do {
+	case TimeOut:
+		return w.objects.TimeOut(ctx, o)
+	case Delay:
+		return w.objects.Delay(ctx, o)
+	case Delete:
+		return w.objects.Delete(ctx, o, live)
+	}
+	return false, nil
+}
+
+// recordSeen updates what is known of the object of a record.
+func (w *writer) recordSeen(id string, o request.Object, live *policy.Request, now time.Time) seenObject {
+	seen := w.seen[id]
+	switch {
+	case live != nil:
+		was := seen
+		if seen = (seenObject{uid: o.UID, letGo: live.Finalizer}); !live.Deleting {
+			break
+		}
+		if seen.deleting = now; was.uid == o.UID && !was.deleting.IsZero() {
+			seen.deleting = was.deleting
+		}
+	case seen.uid != o.UID:
+		seen = seenObject{uid: o.UID, missing: now}
+	case seen.missing.IsZero():
+		seen.missing = now
+	}
+	w.seen[id] = seen
+	return seen
+}
+
+// locks are the Leases on the Nodes for which another remediator is asked, in a cluster that has
+// such Leases (medik8s). The controller of a NodeHealthCheck holds the Lease for the remediator while its
+// request exists, and fenced does so in its place: whoever would drain or repair the Node keeps away. // I22
+type locks struct {
+	kube run.Kube
+	held map[string]lease // by the ID of the record
+}
+
+// lease is a Lease that this process has taken, or may have.
+type lease struct {
+	run  remediate.Run // as whose it is held
+	next time.Time     // of the next renewal
+}
+
+// lockEvery is the time between two renewals of a Lease on a Node.
+const lockEvery = time.Minute
+
+// take takes or renews the Lease for the record of a request. An error says that fenced may not hold
+// it; it is a *reason.Refusal if somebody else does.
+func (l *locks) take(ctx context.Context, r Record) error {
+	if r.Target.Node == "" {
+		return nil
+	}
+	as := remediate.Run{ID: r.ID, Target: r.Target, Step: remediate.PowerOff} // take it, do not only renew it
+	began := time.Now()
+	binds, foreign, err := l.kube.LockNode(ctx, as)
+	switch {
+	case foreign != "":
+		delete(l.held, r.ID)
+		return &reason.Refusal{Reason: reason.Contested, Message: foreign}
+	case err != nil:
+		l.held[r.ID] = lease{run: as} // it may have been written
+		return fmt.Errorf("keep other remediators away from Node %s: %w", r.Target.Node, err)
+	}
+	l.held[r.ID] = lease{as, began.Add(lockEvery)}
+	if binds > 0 {
+		l.held[r.ID] = lease{as, began.Add(min(lockEvery, binds/2))}
+	}
+	return nil
+}
+
+// renew renews the Lease while the object of a record may exist.
+func (l *locks) renew(ctx context.Context, r Record) error {
+	if time.Now().Before(l.held[r.ID].next) {
+		return nil
+	}
+	return l.take(ctx, r)
+}
+
+// giveBack gives the Lease back. After a restart nobody knows of it any more, and it expires by itself.
+func (l *locks) giveBack(ctx context.Context, id string) error {
+	if err := l.kube.UnlockNode(ctx, l.held[id].run); err != nil {
+		return fmt.Errorf("let other remediators have Node %s again: %w", l.held[id].run.Target.Node, err)
+	}
+	delete(l.held, id)
+	return nil
+}
+
+// lockAll renews the Leases of the records whose object may exist, and gives back those of the others.
+// What fails delays nothing: the object is looked after all the same.
+func (w *writer) lockAll(ctx context.Context) {
+	blocking := map[string]bool{}
+	for _, r := range w.c.records.All() {
+		if r.Unreadable != "" || !r.Blocking() {
+			continue
+		}
+		blocking[r.ID] = true
+		w.try(ctx, "lock "+r.ID, r.Target, r.Check, "hold the Lease on the Node", func() error { return w.locks.renew(ctx, r) })
+	}
+	for id, l := range w.locks.held {
+		if !blocking[id] {
+			w.try(ctx, "unlock "+id, l.run.Target, id, "give the Lease on the Node back", func() error { return w.locks.giveBack(ctx, id) })
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // A record does not grow without end: what no rule needs goes, and then nothing more is made.
@@ -39,7 +40,7 @@ func TestRecordIsBounded(t *testing.T) {
 		require.Len(t, checks[0].Targets, 1)
 		c, ok := m.CandidateForCheck(m.Objects.Check(check.ID()), &checks[0].Targets[0])
 		require.True(t, ok)
-		return rs.Reserve(c, Object{Kind: "Reboot", APIVersion: reboot.APIVersion, Namespace: "ns", Name: "n", Template: reboot.Name}, 0, time.Time{}, now)
+		return rs.Reserve(c, request.Object{Kind: "Reboot", APIVersion: reboot.APIVersion, Namespace: "ns", Name: "n", Template: reboot.Name}, 0, time.Time{}, now)
 	}
 	for range MaxObjects {
 		r, err := reserve()
@@ -62,7 +63,7 @@ func TestRecordIsBounded(t *testing.T) {
 func TestRepairOfARecord(t *testing.T) {
 	at := func(minute int) time.Time { return time.Unix(0, 0).Add(time.Duration(minute) * time.Minute) }
 	record := func(change ...func(*Record)) Record {
-		r := Record{ID: "1", Version: 1, Check: "c", Target: remediate.Target{Cluster: "c", Node: "n"}, Labels: map[string]string{"a": "b"}, Objects: []Object{
+		r := Record{ID: "1", Version: 1, Check: "c", Target: remediate.Target{Cluster: "c", Node: "n"}, Labels: map[string]string{"a": "b"}, Objects: []request.Object{
 			{Kind: "K", Namespace: "ns", Name: "first", Template: "t", Made: at(1), TimedOut: at(2), Gone: at(3)}, {Kind: "K", Namespace: "ns", Name: "second", Template: "u", Made: at(4)}}}
 		for _, f := range change {
 			f(&r)

@@ -1,12 +1,13 @@
 // Package escalate asks other remediators in place of a check's own controller. It is an option: nothing but the
 // daemon's wiring knows of it.
 //
-//	clusters.go  Escalation: all clusters, as the engine has it; Cluster: one, as admit has it
-//	cluster.go   the targets whose gates have passed, and why a step was not done
-//	loop.go      the loop: it makes an object; follow.go does its next step; lock.go holds the Lease on its Node
+//	cluster.go   Escalation: all clusters, as the engine has it; Cluster: one, as admit has it, with the targets whose gates
+//	             have passed, and why a step was not done
+//	loop.go      the loop: it makes an object, does its next step, and holds the Lease on its Node
 //	step.go      what the next step is; pure
-//	record.go    the record of a target; records.go: those of a cluster; store.go: in the store; change.go: each change
-//	order.go     a person gives a record up; templates.go: whose templates are missing
+//	records.go   the record of a target, and those of a cluster; pure. store.go: in the store
+//	change.go    each change of a record; a person gives one up
+//	templates.go whose templates are missing
 //
 // Its first rule is that two remediators never work on one target: another one is asked only when
 // the object of the one before is gone, and it is deleted only when its remediator has stopped, or
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // Do is what is to be done next with an object.
@@ -57,7 +59,7 @@ type Step struct {
 type Situation struct {
 	policy.AskedTarget
 	// Object is what the record says, Live the object as it was just read.
-	Object Object
+	Object request.Object
 	Live   *policy.Request
 	// DeletingSince is since when the object is known to be deleted, while a finalizer keeps it.
 	DeletingSince time.Time

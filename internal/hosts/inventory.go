@@ -251,7 +251,6 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 	if k.Err != nil {
 		return
 	}
-	h.opt.LockOut.Accepted(d)
 	if l := k.Subject.Host.Levels[k.Level]; len(l.Devices) == 1 {
 		h.opt.LockOut.Probed(l, nil)
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/look"
 	"github.com/fenced/fenced/internal/k8swatch/view"
@@ -289,10 +288,10 @@ func TestHandovers(t *testing.T) {
 		return u
 	}
 	draft := must.Do(h.Prepare(ctx, check, r.Target, from, true))(t)
-	o := draft.Object()
+	o := draft.Object
 	o.Mark = "store-1/east/r-1"
 	system := must.Do(c.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}))(t)
-	assert.Equal(t, escalate.Object{On: string(system.UID), APIVersion: from.APIVersion, Kind: "SelfNodeRemediation", Namespace: rig.Namespace, Name: r.Target.Node, Template: from.Name, Mark: o.Mark}, o)
+	assert.Equal(t, request.Object{On: string(system.UID), APIVersion: from.APIVersion, Kind: "SelfNodeRemediation", Namespace: rig.Namespace, Name: r.Target.Node, Template: from.Name, Mark: o.Mark}, o)
 	seen := must.Do(h.Read(ctx, o))(t)
 	assert.Nil(t, seen, "nothing was made yet")
 	for range 2 { // the answer to the first may have been lost
@@ -318,7 +317,7 @@ func TestHandovers(t *testing.T) {
 	west := o
 	west.UID, west.Mark = "", "store-1/west/r-2"
 	_, err = draft.Create(ctx, west, check.Mark())
-	require.ErrorIs(t, err, escalate.ErrNotMade)
+	require.ErrorIs(t, err, request.ErrNotMade)
 	require.ErrorContains(t, err, "fenced did not make it")
 	seen = must.Do(h.Read(ctx, west))(t)
 	assert.Nil(t, seen, "not its object")
@@ -346,13 +345,13 @@ func TestHandovers(t *testing.T) {
 	require.NotNil(t, now, "its remediator has begun since")
 
 	version = live().GetResourceVersion()
-	for name, change := range map[string]func(*escalate.Object){
-		"another object of the name": func(o *escalate.Object) { o.UID = "another" },
-		"of another installation":    func(o *escalate.Object) { o.Mark = "store-2/east/r-1" },
-		"for another cluster":        func(o *escalate.Object) { o.Mark = "store-1/west/r-1" },
-		"of another record":          func(o *escalate.Object) { o.Mark = "store-1/east/r-9" },
-		"not known to be made":       func(o *escalate.Object) { o.UID = "" },
-		"without a mark":             func(o *escalate.Object) { o.Mark = "" },
+	for name, change := range map[string]func(*request.Object){
+		"another object of the name": func(o *request.Object) { o.UID = "another" },
+		"of another installation":    func(o *request.Object) { o.Mark = "store-2/east/r-1" },
+		"for another cluster":        func(o *request.Object) { o.Mark = "store-1/west/r-1" },
+		"of another record":          func(o *request.Object) { o.Mark = "store-1/east/r-9" },
+		"not known to be made":       func(o *request.Object) { o.UID = "" },
+		"without a mark":             func(o *request.Object) { o.Mark = "" },
 	} {
 		other := o
 		change(&other)
@@ -383,9 +382,9 @@ func TestHandovers(t *testing.T) {
 	now = must.Do(h.Read(ctx, o))(t)
 	assert.Nil(t, now)
 	wrote(false, "one that is gone is no error")(h.Delete(ctx, o, before))
-	for name, change := range map[string]func(*escalate.Object){
-		"on the management API": func(o *escalate.Object) { o.OnManagementAPI = true },
-		"in another cluster":    func(o *escalate.Object) { o.On = "elsewhere" },
+	for name, change := range map[string]func(*request.Object){
+		"on the management API": func(o *request.Object) { o.OnManagementAPI = true },
+		"in another cluster":    func(o *request.Object) { o.On = "elsewhere" },
 	} {
 		strange := o
 		change(&strange)
@@ -394,7 +393,7 @@ func TestHandovers(t *testing.T) {
 	}
 	o.Kind = "NoSuchRemediation"
 	_, err = h.Read(ctx, o)
-	require.ErrorIs(t, err, escalate.ErrNotServed)
+	require.ErrorIs(t, err, request.ErrNotServed)
 	wrote(false, "not served")(h.TimeOut(ctx, o))
 	o.On = "elsewhere"
 	_, err = h.Read(ctx, o)

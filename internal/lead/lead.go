@@ -106,14 +106,14 @@ func (l *Lead) lead(ctx context.Context, claim state.Claim) {
 // claim ended first.
 func (l *Lead) begin(ctx context.Context, claim state.Claim) *Leadership {
 	var t *Leadership
-	for reported := false; ; {
+	var failing event.Told[bool]
+	for {
 		t = newLeadership(ctx, claim, l.opt.Awake())
 		err := l.opt.Cluster.Load(ctx, claim.Store)
 		if err == nil {
 			break
 		}
-		if !reported && ctx.Err() == nil {
-			reported = true
+		if failing.News(true) && ctx.Err() == nil {
 			l.emit(event.Failed, "", "take the cluster over, which is tried again until it can be done: "+err.Error())
 		}
 		select {

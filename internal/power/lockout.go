@@ -15,12 +15,13 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // LockOut keeps fenced from locking accounts and from asking again and again what does not
-// answer. A device that refused its account is left in peace for a while, by whoever asks,
-// also over a restart. Probes of a level where a wrong password looks like a dead device
-// come ever more rarely.
+// answer. A device that refused its account to a run or a probe is left in peace for a while, by whoever asks,
+// also over a restart. Health checks of such a device come ever more rarely, and hold no run back. So do probes of a level
+// where a wrong password looks like a dead device.
 type LockOut struct {
 	accounts *accounts
 	backoff  probeBackoff
@@ -38,9 +39,9 @@ func NewLockOut(ctx context.Context, s state.Store, instance string) (*LockOut, 
 }
 
 // Run stores which accounts are refused, until ctx ends, and tries again after an error. It
-// calls failed with the first error in a row.
-func (l *LockOut) Run(ctx context.Context, failed func(error)) error {
-	return l.accounts.run(ctx, l.store, failed)
+// calls saved after each try.
+func (l *LockOut) Run(ctx context.Context, saved func(error)) error {
+	return l.accounts.run(ctx, l.store, saved)
 }
 
 // Guard makes every device that is opened remember refusals, and refuse while they last.
@@ -58,8 +59,21 @@ func (l *LockOut) BackingOff(level bmc.Level) error {
 // Probed records how a probe of a level went; nil means that it answered.
 func (l *LockOut) Probed(level bmc.Level, err error) { l.backoff.record(level, err) }
 
-// Accepted records that a device accepted its account.
-func (l *LockOut) Accepted(d bmc.Device) { l.accounts.accepted(d) }
+// RefusedCheck returns the error with which a device that a health check may not ask yet refused its account, when it did,
+// and when a health check may ask; a nil error: now.
+func (l *LockOut) RefusedCheck(d bmc.Device) (at, until time.Time, err error) {
+	r := l.accounts.refusal(d, refusedAccount.checkUntil)
+	return r.at, r.checkUntil(), r.err
+}
+
+// Checked records how a health check of a device went; nil means that it accepted its account.
+func (l *LockOut) Checked(d bmc.Device, err error) {
+	if err == nil {
+		l.accounts.accepted(d)
+		return
+	}
+	l.accounts.record(d, err, true)
+}
 
 // ForgetAccounts lets the devices of a host be asked whose account was refused: a person
 // may have mended it.
@@ -71,7 +85,7 @@ func (l *LockOut) Forget(h bmc.Host) {
 	l.backoff.forget(h)
 }
 
-// accounts remembers which devices refused their account, whichever probe or run
+// accounts remembers which devices refused their account, whoever
 // asked: BMCs lock an account that is tried again and again. Another password
 // is another account.
 type accounts struct {
@@ -92,48 +106,73 @@ func newAccounts(kept state.RefusedAccounts, now time.Time) *accounts {
 // login may do to one of them.
 type account struct{ service, part, user string }
 
+// refusedAccount is the newest refusal of an account. A run does not wait for as long as a health check, and not because a
+// health check was refused: its host may be off. It tries so rarely that both together lock no account.
 type refusedAccount struct {
 	password bmc.Secret
 	salt     string
 	mark     string // in place of the password after a restart
 	err      error
-	until    time.Time
+	at       time.Time
+	until    time.Time     // nobody asks before
+	check    times.Backoff // no health check asks before
 }
 
-// record keeps a refusal of a device. Other errors say nothing about the account.
-func (a *accounts) record(d bmc.Device, err error) {
-	login := account{service: d.Service(), user: d.Username}
-	right := login
-	right.part = d.Key()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(a.refused, func(_ account, r refusedAccount) bool { return !now.Before(r.until) })
-	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, until: now.Add(AccountPause)}
+// heldUntil is when a run or a probe may ask.
+func (r refusedAccount) heldUntil() time.Time { return r.until }
+
+// checkUntil is when a health check may ask.
+func (r refusedAccount) checkUntil() time.Time { return times.Later(r.until, r.check.Next) }
+
+// The longest pause between two health checks of an account that is refused, and for how long it is known that one was.
+const (
+	checkPauseMax = time.Hour
+	accountKept   = 2 * checkPauseMax
+)
+
+// record keeps a refusal of a device, of a health check or of whoever else asks. Other errors say nothing about the account.
+func (a *accounts) record(d bmc.Device, err error, check bool) {
+	at := account{service: d.Service(), user: d.Username}
 	switch bmc.KindOf(err) {
 	case bmc.KindAuth:
-		a.refused[login] = r
 	case bmc.KindPrivilege:
-		a.refused[right] = r
+		at.part = d.Key()
 	default:
 		return
 	}
-	a.changed()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(a.refused, func(_ account, r refusedAccount) bool { return now.Sub(r.at) > accountKept })
+	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, at: now}
+	if last, known := a.refused[at]; known && last.same(at, d.Password) {
+		r.until, r.check = last.until, last.check
+	}
+	if check {
+		r.check = r.check.After(now, AccountPause, checkPauseMax)
+	} else {
+		r.until = now.Add(AccountPause)
+		a.changed()
+	}
+	a.refused[at] = r
 }
 
-// blocked returns the refusal of a device that is not to be asked yet, or nil.
-func (a *accounts) blocked(d bmc.Device) error {
+// refusal returns the refusal that keeps a device from being asked, by when it ends; the zero value if none does.
+func (a *accounts) refusal(d bmc.Device, ends func(refusedAccount) time.Time) refusedAccount {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	for _, part := range []string{"", d.Key()} {
 		at := account{service: d.Service(), part: part, user: d.Username}
-		if r, ok := a.refused[at]; ok && now.Before(r.until) && r.same(at, d.Password) {
-			return r.err
+		if r, ok := a.refused[at]; ok && now.Before(ends(r)) && r.same(at, d.Password) {
+			return r
 		}
 	}
-	return nil
+	return refusedAccount{}
 }
+
+// blocked returns the refusal of a device that a run or a probe may not ask yet, or nil.
+func (a *accounts) blocked(d bmc.Device) error { return a.refusal(d, refusedAccount.heldUntil).err }
 
 // levelBlocked is blocked for a power level: one device that is not asked stops it.
 func (a *accounts) levelBlocked(l bmc.Level) error {
@@ -145,7 +184,8 @@ func (a *accounts) levelBlocked(l bmc.Level) error {
 	return nil
 }
 
-// accepted ends the refusal of an account that a health check could use.
+// accepted ends the refusal of an account that a health check could use. That it may read says nothing about the right that
+// a command lacked, which therefore keeps only runs back.
 func (a *accounts) accepted(d bmc.Device) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,6 +193,11 @@ func (a *accounts) accepted(d bmc.Device) {
 	if r, ok := a.refused[at]; ok && r.same(at, d.Password) {
 		delete(a.refused, at)
 		a.changed()
+	}
+	at.part = d.Key()
+	if r, ok := a.refused[at]; ok && r.same(at, d.Password) {
+		r.check = times.Backoff{}
+		a.refused[at] = r
 	}
 }
 
@@ -216,16 +261,16 @@ func ifAllowed[T any](g guarded, ask func() (T, error)) (T, error) {
 	}
 	answer, err := ask()
 	if err != nil {
-		g.a.record(g.device, err)
+		g.a.record(g.device, err, false)
 	}
 	return answer, err
 }
 
 var errRefusedBefore = errors.New("the account was refused a short while ago, before fenced was restarted")
 
-// refusal returns what is stored of a refusal: else a daemon that comes and goes would
+// stored returns what is stored of a refusal: else a daemon that comes and goes would
 // try a wrong password at each start, and lock the account.
-func refusal(at account, r refusedAccount) state.RefusedAccount {
+func stored(at account, r refusedAccount) state.RefusedAccount {
 	if r.mark == "" {
 		r.mark = markOf(r.salt, at, r.password)
 	}
@@ -256,7 +301,7 @@ func (a *accounts) load(list []state.RefusedAccount, now time.Time) {
 			until = most
 		}
 		a.refused[account{service: each.Service, part: each.Part, user: each.User}] = refusedAccount{
-			salt: each.Salt, mark: each.Mark, until: until,
+			salt: each.Salt, mark: each.Mark, at: until.Add(-AccountPause), until: until,
 			err: &bmc.Error{Kind: bmc.Kind(each.Kind), Op: "log in", Addr: each.Service, Err: errRefusedBefore},
 		}
 	}
@@ -268,7 +313,7 @@ func (a *accounts) list(now time.Time) (list []state.RefusedAccount) {
 	defer a.mu.Unlock()
 	for at, r := range a.refused {
 		if now.Before(r.until) {
-			list = append(list, refusal(at, r))
+			list = append(list, stored(at, r))
 		}
 	}
 	return list
@@ -282,10 +327,9 @@ func (a *accounts) changed() {
 	}
 }
 
-// run stores which accounts are refused, until ctx ends. It calls failed with the first error
-// in a row.
-func (a *accounts) run(ctx context.Context, s state.Store, failed func(error)) error {
-	kept, reported := a.kept, false
+// run is LockOut.Run.
+func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) error {
+	kept := a.kept
 	for {
 		select {
 		case <-ctx.Done():
@@ -293,16 +337,16 @@ func (a *accounts) run(ctx context.Context, s state.Store, failed func(error)) e
 		case <-a.news:
 		}
 		kept.Accounts = a.list(time.Now())
-		saved, err := state.SaveRefusedAccounts(ctx, s, kept)
+		now, err := state.SaveRefusedAccounts(ctx, s, kept)
 		if err == nil {
-			kept = saved
+			kept = now
 		} else if stood, unread := state.LoadRefusedAccounts(ctx, s, kept.Instance); unread == nil {
 			kept.Version = stood.Version // only the answer was lost, perhaps
 		}
-		if err != nil && !reported && ctx.Err() == nil {
-			failed(err)
+		if ctx.Err() != nil {
+			return nil
 		}
-		if reported = err != nil; !reported {
+		if saved(err); err == nil {
 			continue
 		}
 		a.changed()
@@ -337,9 +381,9 @@ type probeBackoff struct {
 
 // failing is a power level that did not answer.
 type failing struct {
-	times int // in a row
+	times.Backoff
+	inRow int
 	err   error
-	until time.Time
 }
 
 // levelKey names a power level by what it switches.
@@ -350,7 +394,7 @@ func (p *probeBackoff) wait(l bmc.Level) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, ok := p.failing[levelKey(l)]
-	if !ok || !time.Now().Before(f.until) {
+	if !ok || !time.Now().Before(f.Next) {
 		return nil
 	}
 	return f.err
@@ -365,14 +409,15 @@ func (p *probeBackoff) record(l bmc.Level, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, key := time.Now(), levelKey(l)
-	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.until) > backoffKept })
+	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.Next) > backoffKept })
 	if err == nil {
 		delete(p.failing, key)
 		return
 	}
-	f := failing{times: p.failing[key].times + 1, err: err, until: now}
-	if f.times >= FailedTwice { // before that the next level is not tried
-		f.until = now.Add(min(ProbeRetry<<min(f.times-FailedTwice, 8), backoffMost))
+	f := p.failing[key]
+	f.inRow, f.err, f.Next = f.inRow+1, err, now
+	if f.inRow >= FailedTwice { // before that the next level is not tried
+		f.Backoff = f.After(now, ProbeRetry, backoffMost)
 	}
 	p.failing[key] = f
 }

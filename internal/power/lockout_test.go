@@ -79,3 +79,68 @@ func TestAccounts(t *testing.T) {
 		})
 	}
 }
+
+// One place says which accounts were refused. What a health check was refused holds health checks back, longer each time, and
+// no run: its host may be off. What a run was refused holds both, and the run for AccountPause, however long the health
+// check waits.
+func TestRefusedAccountHoldsRunsForAShorterTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := outletOf("1", "fence", "old")
+		l := &LockOut{accounts: newAccounts(state.RefusedAccounts{}, time.Now())}
+		pdu := &outlet{err: refusing(bmc.KindAuth)}
+		run, err := l.Guard(func(bmc.Device) (bmc.Power, error) { return pdu, nil })(d)
+		require.NoError(t, err)
+		reads := func() bool {
+			before := pdu.reads
+			_, err := run.Read(t.Context())
+			require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
+			return pdu.reads > before
+		}
+		pause := func() time.Duration {
+			at, until, err := l.RefusedCheck(d)
+			if err == nil {
+				return 0
+			}
+			assert.False(t, at.After(time.Now()))
+			return time.Until(until)
+		}
+		for _, want := range []time.Duration{5, 10, 20, 40, 60, 60} { // minutes
+			l.Checked(d, refusing(bmc.KindAuth))
+			require.Equal(t, want*time.Minute, pause())
+			require.NoError(t, l.Refuses(bmc.Level{Devices: []bmc.Device{d}}))
+			time.Sleep(want * time.Minute)
+			require.Zero(t, pause())
+		}
+		l.Checked(d, refusing(bmc.KindAuth))
+		assert.True(t, reads(), "a run asks, although the health check does not")
+		assert.False(t, reads(), "and then not again")
+		time.Sleep(AccountPause)
+		assert.True(t, reads(), "before the health check")
+		assert.Equal(t, time.Hour-AccountPause, pause())
+
+		l.Checked(d, nil)
+		assert.Zero(t, pause())
+		assert.True(t, reads(), "the account was accepted")
+		assert.Equal(t, AccountPause, pause(), "the health check does not try what a run was refused")
+		assert.Zero(t, len(l.accounts.list(time.Now().Add(AccountPause))))
+		time.Sleep(3 * time.Hour)
+		l.Checked(d, refusing(bmc.KindAuth))
+		assert.Equal(t, AccountPause, pause(), "it begins anew")
+	})
+}
+
+// A right that an account lacks at one outlet says nothing about the others, also for health checks.
+func TestRightThatIsLackingHoldsNoOtherOutlet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &LockOut{accounts: newAccounts(state.RefusedAccounts{}, time.Now())}
+		one, other := outletOf("1", "fence", "old"), outletOf("2", "fence", "old")
+		l.Checked(one, refusing(bmc.KindPrivilege))
+		_, _, err := l.RefusedCheck(other)
+		require.NoError(t, err)
+		_, _, err = l.RefusedCheck(one)
+		assert.Equal(t, bmc.KindPrivilege, bmc.KindOf(err))
+		l.Checked(one, nil)
+		_, _, err = l.RefusedCheck(one)
+		assert.NoError(t, err)
+	})
+}

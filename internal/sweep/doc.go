@@ -3,7 +3,7 @@
 // it gives way to runs, and it closes its sessions.
 //
 //	sweep.go     options, the loop, and devices that are added, changed and removed
-//	schedule.go  which device is polled when, and the pause after a refused account
+//	schedule.go  which device is polled when
 //	poll.go      one poll of one device; polls that a person orders
 //	record.go    the record of the polls of one device
 //	result.go    the same for people, metrics and explain

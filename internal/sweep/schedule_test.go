@@ -130,7 +130,7 @@ func TestARefusedAccountIsNotLocked(t *testing.T) {
 		w.wait(24 * time.Hour)
 		assert.Less(t, len(m.reads), 30)
 		for i := 1; i < len(m.reads); i++ {
-			assert.GreaterOrEqual(t, m.reads[i].Sub(m.reads[i-1]), min(accountPause<<(i-1), accountPauseMax))
+			assert.GreaterOrEqual(t, m.reads[i].Sub(m.reads[i-1]), min(power.AccountPause<<(i-1), time.Hour))
 		}
 		require.Len(t, w.events, 1)
 
@@ -160,6 +160,27 @@ func TestOneAccountOfManyOutletsIsTriedOnce(t *testing.T) {
 			assert.Equal(t, pdu.reads[0].Add(pdu.takes), w.result(t, n).Checked, "nobody was asked since")
 		}
 		assert.Len(t, w.events, 20)
+	})
+}
+
+// A health check does not try an account again that a run was refused a moment ago.
+func TestAccountThatARunWasRefusedIsNotChecked(t *testing.T) {
+	w := newWorld()
+	m := w.host(1)
+	w.run(t, func(t *testing.T) {
+		w.wait(every + every/5)
+		asked := len(m.reads)
+		w.change(func() { m.err = failing(bmc.KindAuth) })
+		run, err := w.lockOut.Guard(w.actors.Urgent())(w.subjects[0].Host.Levels[0].Devices[0])
+		require.NoError(t, err)
+		_, err = run.Read(t.Context())
+		require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
+		require.NoError(t, run.Close(t.Context()))
+		w.wait(power.AccountPause - time.Second)
+		assert.Len(t, m.reads, asked+1)
+		assert.Equal(t, "BMCAuth", string(w.result(t, 1).Reason))
+		w.wait(2 * every)
+		assert.Len(t, m.reads, asked+2)
 	})
 }
 

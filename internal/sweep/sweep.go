@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	Engine Engine
 	Open   bmc.Opener // gives way to runs
 	Urgent bmc.Opener // for polls that a person waits for
+	// LockOut knows which accounts were refused, also to runs: a fence may need the same account.
+	LockOut *power.LockOut
 	// Every is the time between two polls of one device; 0 means that only people
 	// order polls.
 	Every       time.Duration
@@ -66,7 +69,6 @@ type Sweep struct {
 	inventoryRead bool            // the inventory has been read
 	unusable      []hosts.Subject // hosts without a device that could be polled
 	plan          *schedule
-	accounts      map[account]refusal
 }
 
 // hostID identifies a host of the inventory.
@@ -75,7 +77,7 @@ type hostID struct{ cluster, name, node string }
 // New creates a Sweep. It polls nothing yet.
 func New(opt Options) *Sweep {
 	return &Sweep{opt: opt, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), hosts: map[hostID][]*entry{},
-		plan: newSchedule(opt.Concurrency), accounts: map[account]refusal{}}
+		plan: newSchedule(opt.Concurrency)}
 }
 
 // Run polls until ctx ends and the last poll is over.
@@ -180,7 +182,7 @@ func (s *Sweep) poll(ctx context.Context, e *entry, subject hosts.Subject, what 
 
 // record records the result of a poll. The caller holds mu.
 func (s *Sweep) record(e *entry, a answer) *event.Event {
-	s.recordAccount(e, a)
+	s.opt.LockOut.Checked(a.device(), a.Err)
 	return e.record(a)
 }
 
@@ -197,7 +199,7 @@ func (s *Sweep) publish(ctx context.Context, a answer, news *event.Event) {
 
 // due is when the device is polled next. The caller holds mu.
 func (s *Sweep) due(e *entry, now time.Time) time.Time {
-	if _, until, refused := s.refusedAccount(e, now); refused {
+	if _, until, refused := s.refusedAccount(e); refused {
 		return until.Add(s.jitter())
 	}
 	return now.Add(e.interval(s.opt.Every) + s.jitter())
@@ -237,7 +239,6 @@ func (s *Sweep) updateInventory(all []hosts.Subject, now time.Time) {
 		}
 	}
 	s.plan.forget(now)
-	s.forgetAccounts(now)
 }
 
 // isUnsyncedCluster reports whether a subject stands for a whole cluster that has

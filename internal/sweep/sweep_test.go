@@ -241,7 +241,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	gone.Stop()
 	timing := bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
 	actors := power.NewActors(func(d bmc.Device) (bmc.Power, error) { return ipmi.New(d, timing), nil })
-	w.sweep = New(Options{Engine: w, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Second, ReadTimeout: timing.ReadTimeout,
+	w.sweep = New(Options{Engine: w, Open: actors.Patient(), Urgent: actors.Urgent(), LockOut: newLockOut(t), Every: time.Second, ReadTimeout: timing.ReadTimeout,
 		Concurrency: DefaultConcurrency, OnEvent: func(event.Event) {}, OnLatency: func(bmc.Driver, time.Duration) {}})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

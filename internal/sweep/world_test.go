@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -38,6 +40,7 @@ type world struct {
 	most     int // looks in flight, at the peak
 	sweep    *Sweep
 	actors   *power.Actors
+	lockOut  *power.LockOut
 	urgent   int    // devices opened for people
 	frozen   string // a node
 	twin     string // a node
@@ -150,7 +153,8 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 			return &asked{w: w, m: w.machines[d.Service()], d: d}, nil
 		}
 		w.actors = power.NewActors(open)
-		w.sweep = New(Options{Engine: w, Open: w.actors.Patient(), Every: every, ReadTimeout: readTimeout, Concurrency: DefaultConcurrency,
+		w.lockOut = newLockOut(t)
+		w.sweep = New(Options{Engine: w, Open: w.actors.Patient(), LockOut: w.lockOut, Every: every, ReadTimeout: readTimeout, Concurrency: DefaultConcurrency,
 			Urgent: func(d bmc.Device) (bmc.Power, error) {
 				w.change(func() { w.urgent++ })
 				return w.actors.Urgent()(d)
@@ -175,6 +179,16 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 			t.Error(err)
 		}
 	})
+}
+
+// newLockOut knows of no refused account.
+func newLockOut(t *testing.T) *power.LockOut {
+	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	l, err := power.NewLockOut(t.Context(), store, "one")
+	require.NoError(t, err)
+	require.NoError(t, store.Close())
+	return l
 }
 
 // wait lets time pass. What the test looked at before, or looks at after, is not

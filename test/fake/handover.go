@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // Handovers makes the requests for other remediators; it implements escalate.Objects.
@@ -24,29 +24,26 @@ func (h Handovers) Missing(context.Context, *policy.Check, policy.Template) (why
 	return why, nil
 }
 
-// handoverDraft implements escalate.Draft.
+// handoverDraft is what a request.Draft is made from.
 type handoverDraft struct {
 	c      *Cluster
 	node   string
-	object escalate.Object
+	object request.Object
 }
 
 // Prepare implements escalate.Objects.
-func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (escalate.Draft, error) {
+func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (request.Draft, error) {
 	h.c.Do(func(s *State) { s.Prepared++ })
-	d := handoverDraft{c: h.c, object: escalate.Object{
+	d := handoverDraft{c: h.c, object: request.Object{
 		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: Namespace, Name: t.Machine, Template: from.Name}}
 	if check.SelectsNodes {
 		d.object.Name, d.node = t.Node, t.Node
 	}
-	return d, nil
+	return request.Draft{Object: d.object, Create: d.create}, nil
 }
 
-// Object implements escalate.Draft.
-func (d handoverDraft) Object() escalate.Object { return d.object }
-
-// Create implements escalate.Draft.
-func (d handoverDraft) Create(_ context.Context, o escalate.Object, check string) (uid string, err error) {
+// create makes the object of a request.Draft.
+func (d handoverDraft) create(_ context.Context, o request.Object, check string) (uid string, err error) {
 	var wait func() error
 	d.c.Do(func(s *State) { wait = s.OnHandover })
 	if wait != nil {
@@ -60,7 +57,7 @@ func (d handoverDraft) Create(_ context.Context, o escalate.Object, check string
 		q := policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, NodeName: d.node, UID: uid,
 			Created: time.Now(), TemplateName: o.Template, Check: check, MadeBy: o.Mark}
 		if s.Others[requestID(&q)] != nil {
-			err = fmt.Errorf("it exists already: %w", escalate.ErrNotMade)
+			err = fmt.Errorf("it exists already: %w", request.ErrNotMade)
 			return
 		}
 		s.PutOther(&q)
@@ -91,7 +88,7 @@ func (s *State) HideOthers() {
 }
 
 // Read implements escalate.Objects.
-func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Request, err error) {
+func (h Handovers) Read(_ context.Context, o request.Object) (found *policy.Request, err error) {
 	h.c.Do(func(s *State) {
 		if err = s.OthersFail; err != nil {
 			return
@@ -105,7 +102,7 @@ func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Req
 }
 
 // object is the object of a record.
-func (s *State) object(o escalate.Object) *policy.Request {
+func (s *State) object(o request.Object) *policy.Request {
 	q := s.Others[requestID(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})]
 	if q == nil || !o.MayBe(q.UID, q.MadeBy) {
 		return nil
@@ -114,17 +111,17 @@ func (s *State) object(o escalate.Object) *policy.Request {
 }
 
 // TimeOut implements escalate.Objects.
-func (h Handovers) TimeOut(_ context.Context, o escalate.Object) (wrote bool, err error) {
+func (h Handovers) TimeOut(_ context.Context, o request.Object) (wrote bool, err error) {
 	return h.change(o, func(s *State, q *policy.Request) bool { q.TimedOut = time.Now(); s.PutOther(q); return true }), nil
 }
 
 // Delay implements escalate.Objects.
-func (h Handovers) Delay(_ context.Context, o escalate.Object) (wrote bool, err error) {
+func (h Handovers) Delay(_ context.Context, o request.Object) (wrote bool, err error) {
 	return h.change(o, func(s *State, q *policy.Request) bool { q.HealthyDelaySince = time.Now(); s.PutOther(q); return true }), nil
 }
 
 // Delete implements escalate.Objects.
-func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+func (h Handovers) Delete(_ context.Context, o request.Object, live *policy.Request) (wrote bool, err error) {
 	return h.change(o, func(s *State, q *policy.Request) bool {
 		if q.Begun != live.Begun || !reflect.DeepEqual(q.Conditions, live.Conditions) {
 			return false
@@ -134,7 +131,7 @@ func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Req
 	}), nil
 }
 
-func (h Handovers) change(o escalate.Object, change func(*State, *policy.Request) bool) (wrote bool) {
+func (h Handovers) change(o request.Object, change func(*State, *policy.Request) bool) (wrote bool) {
 	h.c.Do(func(s *State) {
 		if q := s.object(o); q != nil && q.MadeBy == o.Mark {
 			c := *q

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // askedRecord is a record of what another remediator was asked, as it is stored.
@@ -91,7 +92,7 @@ func (w *World) auditReserved(c *incarnation, r escalate.Record, goesOn bool) {
 }
 
 // auditAsking checks the creation of a request for another remediator when it is sent. w.mu is held.
-func (w *World) auditAsking(c *incarnation, node string, o escalate.Object) {
+func (w *World) auditAsking(c *incarnation, node string, o request.Object) {
 	now := time.Now()
 	r, known := w.recordOf(o.Mark)
 	w.auditStopped(c, node, "the request "+o.String())

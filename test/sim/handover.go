@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -29,23 +29,23 @@ func (h handovers) Missing(ctx context.Context, _ *policy.Check, _ policy.Templa
 	return why, err
 }
 
-// handoverDraft implements escalate.Draft.
+// handoverDraft is what a request.Draft is made from.
 type handoverDraft struct {
 	h      handovers
 	target remediate.Target
 	node   string
 	owner  policy.Owner
-	object escalate.Object
+	object request.Object
 }
 
 // Prepare implements escalate.Objects.
-func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (escalate.Draft, error) {
-	d := handoverDraft{h: h, target: t, owner: policy.Owner{Kind: "Machine", Name: t.Machine, UID: t.MachineUID}, object: escalate.Object{
+func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (request.Draft, error) {
+	d := handoverDraft{h: h, target: t, owner: policy.Owner{Kind: "Machine", Name: t.Machine, UID: t.MachineUID}, object: request.Object{
 		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: fake.Namespace, Name: t.Machine, Template: from.Name}}
 	if check.SelectsNodes {
 		d.object.Name, d.node, d.owner = t.Node, t.Node, policy.Owner{Kind: check.Kind, Name: check.Name, UID: check.UID}
 	}
-	return d, h.exchange(ctx, "prepare", func(s *fake.State) error {
+	return request.Draft{Object: d.object, Create: d.create}, h.exchange(ctx, "prepare", func(s *fake.State) error {
 		if h.inc.i.w.checkGone || s.TemplateMissing != "" {
 			return errNotHandedOver
 		}
@@ -53,11 +53,8 @@ func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 	})
 }
 
-// Object implements escalate.Draft.
-func (d handoverDraft) Object() escalate.Object { return d.object }
-
-// Create implements escalate.Draft.
-func (d handoverDraft) Create(ctx context.Context, o escalate.Object, check string) (uid string, err error) {
+// create makes the object of a request.Draft.
+func (d handoverDraft) create(ctx context.Context, o request.Object, check string) (uid string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	w, node := d.h.inc.i.w, hostNode(d.target)
@@ -66,7 +63,7 @@ func (d handoverDraft) Create(ctx context.Context, o escalate.Object, check stri
 		w.auditAsking(d.h.inc, node, o)
 	})
 	if err := d.h.request(ctx, "make"); errors.Is(err, errForbidden) {
-		return "", errors.Join(err, escalate.ErrNotMade)
+		return "", errors.Join(err, request.ErrNotMade)
 	} else if err != nil {
 		return "", err
 	}
@@ -97,17 +94,17 @@ func hostNode(t remediate.Target) string {
 	return t.Node
 }
 
-func otherID(o escalate.Object) policy.ObjectID {
+func otherID(o request.Object) policy.ObjectID {
 	return policy.ObjectID{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 // makeRequest is the API server. w.mu is held.
-func (w *World) makeRequest(d handoverDraft, o escalate.Object, check string) (uid string, err error) {
+func (w *World) makeRequest(d handoverDraft, o request.Object, check string) (uid string, err error) {
 	if q := w.api.Others[otherID(o)]; q != nil {
 		if q.MadeBy == o.Mark {
 			return q.UID, nil
 		}
-		return "", fmt.Errorf("%s exists, and fenced did not make it: %w", o, escalate.ErrNotMade)
+		return "", fmt.Errorf("%s exists, and fenced did not make it: %w", o, request.ErrNotMade)
 	}
 	q := w.newOther(o, hostNode(d.target))
 	q.NodeName, q.Owners, q.Check, q.MadeBy = d.node, []policy.Owner{d.owner}, check, o.Mark
@@ -120,7 +117,7 @@ func (w *World) makeRequest(d handoverDraft, o escalate.Object, check string) (u
 }
 
 // newOther is a new request for another remediator, and that remediator. w.mu is held.
-func (w *World) newOther(o escalate.Object, node string) *policy.Request {
+func (w *World) newOther(o request.Object, node string) *policy.Request {
 	w.others.uids++
 	q := &policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: fmt.Sprintf("other-%d", w.others.uids),
 		Created: time.Now(), TemplateName: o.Template}
@@ -129,13 +126,13 @@ func (w *World) newOther(o escalate.Object, node string) *policy.Request {
 }
 
 // Read implements escalate.Objects.
-func (h handovers) Read(ctx context.Context, o escalate.Object) (found *policy.Request, err error) {
+func (h handovers) Read(ctx context.Context, o request.Object) (found *policy.Request, err error) {
 	err = h.exchange(ctx, "read", func(*fake.State) error { found = h.object(o); return nil })
 	return found, err
 }
 
 // object is the object of a record, as this fenced reads it. w.mu is held.
-func (h handovers) object(o escalate.Object) *policy.Request {
+func (h handovers) object(o request.Object) *policy.Request {
 	w := h.inc.i.w
 	q := w.api.Others[otherID(o)]
 	if q == nil || !w.defect.OwnsWhateverIsThere && !o.MayBe(q.UID, q.MadeBy) {
@@ -149,7 +146,7 @@ func (h handovers) object(o escalate.Object) *policy.Request {
 }
 
 // TimeOut implements escalate.Objects.
-func (h handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, err error) {
+func (h handovers) TimeOut(ctx context.Context, o request.Object) (wrote bool, err error) {
 	return h.change(ctx, "give up", o, func(w *World, q *policy.Request) bool {
 		if !q.TimedOut.IsZero() {
 			return false
@@ -162,7 +159,7 @@ func (h handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, 
 }
 
 // Delay implements escalate.Objects.
-func (h handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, err error) {
+func (h handovers) Delay(ctx context.Context, o request.Object) (wrote bool, err error) {
 	return h.change(ctx, "delay", o, func(w *World, q *policy.Request) bool {
 		if !q.HealthyDelaySince.IsZero() {
 			return false
@@ -178,7 +175,7 @@ func (h handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, er
 func (h handovers) written() time.Time { return time.Now().Add(-h.inc.i.clock.skew) }
 
 // Delete implements escalate.Objects.
-func (h handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+func (h handovers) Delete(ctx context.Context, o request.Object, live *policy.Request) (wrote bool, err error) {
 	return h.change(ctx, "delete", o, func(w *World, q *policy.Request) bool {
 		if q.Begun != live.Begun || !reflect.DeepEqual(q.Conditions, live.Conditions) {
 			return false
@@ -190,7 +187,7 @@ func (h handovers) Delete(ctx context.Context, o escalate.Object, live *policy.R
 }
 
 // change changes the object of a record. It returns false if nothing was written.
-func (h handovers) change(ctx context.Context, what string, o escalate.Object, change func(*World, *policy.Request) bool) (wrote bool, err error) {
+func (h handovers) change(ctx context.Context, what string, o request.Object, change func(*World, *policy.Request) bool) (wrote bool, err error) {
 	w := h.inc.i.w
 	w.do(func() {
 		if q := w.api.Others[otherID(o)]; q != nil {

@@ -274,14 +274,14 @@ func escalates(p *Plan) { handedOver(p); p.Escalates, p.Meddles = true, 5 }
 // blindHandovers sees no request that was made.
 type blindHandovers struct{ escalate.Objects }
 
-func (blindHandovers) Read(context.Context, escalate.Object) (*policy.Request, error) {
+func (blindHandovers) Read(context.Context, request.Object) (*policy.Request, error) {
 	return nil, nil
 }
 
 // impatientHandovers takes every remediator for one that has not begun.
 type impatientHandovers struct{ escalate.Objects }
 
-func (i impatientHandovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
+func (i impatientHandovers) Read(ctx context.Context, o request.Object) (*policy.Request, error) {
 	live, err := i.Objects.Read(ctx, o)
 	if live != nil {
 		live.Begun, live.Conditions = false, nil
@@ -289,7 +289,7 @@ func (i impatientHandovers) Read(ctx context.Context, o escalate.Object) (*polic
 	return live, err
 }
 
-func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *policy.Request) (wrote bool, err error) {
+func (i impatientHandovers) Delete(ctx context.Context, o request.Object, _ *policy.Request) (wrote bool, err error) {
 	live, err := i.Objects.Read(ctx, o)
 	if live == nil {
 		return false, err
@@ -300,7 +300,7 @@ func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *po
 // hoardingHandovers only says that it deletes requests.
 type hoardingHandovers struct{ escalate.Objects }
 
-func (hoardingHandovers) Delete(context.Context, escalate.Object, *policy.Request) (wrote bool, err error) {
+func (hoardingHandovers) Delete(context.Context, request.Object, *policy.Request) (wrote bool, err error) {
 	return true, nil
 }
 

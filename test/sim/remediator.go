@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -309,7 +309,7 @@ func (w *World) meddle(now time.Time) {
 // strangerAsks lets somebody else ask for a host. w.mu is held.
 func (w *World) strangerAsks(h *host) {
 	t := w.check.Templates()[w.others.rng.IntN(len(w.check.Templates()))]
-	object := escalate.Object{APIVersion: t.APIVersion, Kind: strings.TrimSuffix(t.Kind, "Template"), Namespace: fake.Namespace, Name: "m-" + h.Name}
+	object := request.Object{APIVersion: t.APIVersion, Kind: strings.TrimSuffix(t.Kind, "Template"), Namespace: fake.Namespace, Name: "m-" + h.Name}
 	if t.IsOwn() {
 		return
 	}
@@ -343,7 +343,7 @@ func (w *World) meddleWith(q *policy.Request, what int) {
 			m.taken = true
 		}
 		w.api.DropOther(q)
-		n := w.newOther(escalate.Object{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Template: c.TemplateName}, w.nodeOf(q))
+		n := w.newOther(request.Object{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Template: c.TemplateName}, w.nodeOf(q))
 		n.NodeName, n.Owners, n.Check, n.MadeBy = c.NodeName, c.Owners, c.Check, c.MadeBy
 		if r, known := w.recordOf(c.MadeBy); known && r.Newest().UID == "" {
 			w.others.copies[n.UID] = w.others.made[q.UID] // nothing but its mark tells fenced which one it made

@@ -6,6 +6,7 @@ import (
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -91,7 +92,7 @@ var golden = records{
 		ReleasedBy: "dan (uid 1003)", ReleasedReason: "the fan is in", ReleasedAt: at(38)}},
 	Slots: []state.Slot{{Cluster: "prod", Run: "c2wfqk94-b92936"}},
 	Asked: []escalate.Record{{ID: "asked-1", Check: "FencePolicy.fenced.io workers", Target: goldenTarget, ControlPlane: true, TakesNoTurn: true,
-		Objects: []escalate.Object{{APIVersion: "remediation.example/v1", Kind: "Remediation", Namespace: "ns", Name: "worker-1", OnManagementAPI: true,
+		Objects: []request.Object{{APIVersion: "remediation.example/v1", Kind: "Remediation", Namespace: "ns", Name: "worker-1", OnManagementAPI: true,
 			On: "cluster-uid", UID: "object-uid", Template: "template", Mark: "store/prod/asked-1", Made: at(39), TimedOut: at(40), Gone: at(41)}},
 		Started: at(42), Labels: map[string]string{"rack": "b"}, Names: goldenNames, Idle: at(43), Ended: at(44), Recovered: true, GivenUp: order("given up", 45)}},
 	Refused: state.RefusedAccounts{Instance: "fenced-1", Accounts: []state.RefusedAccount{{Service: "192.0.2.11", Part: "Sessions", User: "fence", Kind: "Auth",

@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Events must never be in the way of a write that fences: they begin a second late, one is
@@ -54,7 +55,7 @@ type eventWriter struct {
 	limit   flowcontrol.RateLimiter
 	wake    chan struct{}
 	dropped atomic.Uint64
-	refused map[string]bool // the verbs whose refusal was logged; run alone uses it
+	refused event.ToldOf[string, bool] // that a verb is; run alone uses it
 
 	mu    sync.Mutex
 	queue []event.KubeEvent // the oldest first
@@ -68,7 +69,7 @@ type eventAPI interface {
 
 func newEventWriter(s *client.Server) *eventWriter {
 	return &eventWriter{
-		api: func(namespace string) eventAPI { return s.API().Typed.Events(namespace) }, log: s.Log, wake: make(chan struct{}, 1), refused: map[string]bool{}, limit: flowcontrol.NewTokenBucketRateLimiter(eventsPerSec, eventBurst),
+		api: func(namespace string) eventAPI { return s.API().Typed.Events(namespace) }, log: s.Log, wake: make(chan struct{}, 1), limit: flowcontrol.NewTokenBucketRateLimiter(eventsPerSec, eventBurst),
 		similar: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
 			LRUCacheSize: objectsKnown, BurstSize: objectBurst, QPS: float32(1 / objectInterval.Seconds()), SpamKeyFunc: spamKey,
 		}),
@@ -134,20 +135,22 @@ func (w *eventWriter) deliver(ctx context.Context, n event.KubeEvent) bool {
 	if err != nil || result.Skip {
 		return false
 	}
-	for wait := eventRetry; ; wait = min(2*wait, eventRetryMax) {
+	var failed times.Backoff
+	for {
 		if time.Since(n.At) > maxEventAge || w.limit.Wait(ctx) != nil {
 			return false
 		}
 		written, verb, err := w.write(ctx, result)
 		if err == nil {
-			delete(w.refused, verb)
+			w.refused.News(verb, false)
 			w.similar.UpdateState(written)
 			return true
 		}
 		if w.isFinal(verb, err) {
 			return false
 		}
-		pause(ctx, wait) // the limit ends with ctx, too
+		failed = failed.After(time.Now(), eventRetry, eventRetryMax)
+		pause(ctx, time.Until(failed.Next)) // the limit ends with ctx, too
 	}
 }
 
@@ -179,8 +182,7 @@ func (w *eventWriter) isFinal(verb string, err error) bool {
 	default:
 		return false
 	}
-	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !w.refused[verb] {
-		w.refused[verb] = true
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && w.refused.News(verb, true) {
 		w.log.Warn("Kubernetes Events cannot be written, which delays no fencing: "+
 			"give fenced the rights to create and patch events, as configs/rbac.yaml does", zap.Error(err))
 	}

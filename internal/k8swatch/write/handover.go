@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // Handovers makes the remediation requests of checks in place of their own
@@ -52,17 +52,17 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	s, kind := h.sideFor(check, ""), t.Kind+" of "+t.APIVersion
-	request, version := client.RequestOf(t)
-	if request.Group == "" {
+	asked, version := client.RequestOf(t)
+	if asked.Group == "" {
 		return "", nil // the check is Invalid for that
 	}
 	if check.Kind != policy.FencePolicyKind && check.Source != "" && check.Source != "cluster" {
 		return "a check from a file cannot be handed over to fenced, except a FencePolicy; annotate the check in the cluster", nil
 	}
-	if h.carriesOut(request) {
-		return fmt.Sprintf("fenced itself carries out every %s in this cluster (clusters[].metal3Remediations); use a FencedRemediationTemplate", request.Kind), nil
+	if h.carriesOut(asked) {
+		return fmt.Sprintf("fenced itself carries out every %s in this cluster (clusters[].metal3Remediations); use a FencedRemediationTemplate", asked.Kind), nil
 	}
-	for _, need := range []schema.GroupKind{{Group: request.Group, Kind: t.Kind}, request} {
+	for _, need := range []schema.GroupKind{{Group: asked.Group, Kind: t.Kind}, asked} {
 		_, err := s.Find(ctx, client.Resource{Kind: need.Kind, Group: need.Group, Versions: []string{version}, AnyVersion: true})
 		if errors.Is(err, client.ErrNotInstalled) {
 			return fmt.Sprintf("the kind %s is not installed; install the remediator of the template %s, or change the check", need, t.Name), nil
@@ -82,7 +82,7 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 			return "", err
 		}
 	}
-	if why, err := h.forbidden(ctx, s, request, version, namespace); why != "" || err != nil {
+	if why, err := h.forbidden(ctx, s, asked, version, namespace); why != "" || err != nil {
 		return why, err
 	}
 	if _, err := s.API().Identity(ctx); apierrors.IsForbidden(err) {
@@ -147,18 +147,14 @@ func (h Handovers) template(ctx context.Context, s *client.Server, t policy.Temp
 	return client.ReadCustom(ctx, s.API().Dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)
 }
 
-// Draft is a request before it is made.
-type Draft struct {
-	object escalate.Object
-	body   *unstructured.Unstructured
-	api    dynamic.ResourceInterface
+// prepared is what a request is made from.
+type prepared struct {
+	body *unstructured.Unstructured
+	api  dynamic.ResourceInterface
 }
 
-// Object says what will be made.
-func (d Draft) Object() escalate.Object { return d.object }
-
 // Prepare reads what the request for a target is made from, by the rules of the check's API family.
-func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (Draft, error) {
+func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (request.Draft, error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	d := draft{check: check, target: t, from: from, namespace: templateNamespace(check, from)}
@@ -167,40 +163,40 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 	}
 	var err error
 	if d.live, err = h.liveCheck(ctx, check); err != nil {
-		return Draft{}, err
+		return request.Draft{}, err
 	}
 	if t.Machine != "" {
 		if d.machine, err = h.servers.Machine(ctx, t); err != nil {
-			return Draft{}, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
+			return request.Draft{}, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
 		}
 		if string(d.machine.GetUID()) != t.MachineUID {
-			return Draft{}, fmt.Errorf("the Machine %s was replaced", t.MachineKey())
+			return request.Draft{}, fmt.Errorf("the Machine %s was replaced", t.MachineKey())
 		}
 	}
 	s := h.sideFor(check, t.MachineAPI)
 	d.together = s == h.servers.Of(t.MachineAPI)
 	if d.template, err = h.template(ctx, s, from, d.namespace); err != nil {
-		return Draft{}, fmt.Errorf("read the template %s %s/%s: %w", from.Kind, d.namespace, from.Name, err)
+		return request.Draft{}, fmt.Errorf("read the template %s %s/%s: %w", from.Kind, d.namespace, from.Name, err)
 	}
 	body, err := d.request(controlPlane)
 	if err != nil {
-		return Draft{}, err
+		return request.Draft{}, err
 	}
 	api, err := h.requestsOf(ctx, s, body.GetAPIVersion(), body.GetKind(), d.namespace)
 	if err != nil {
-		return Draft{}, err
+		return request.Draft{}, err
 	}
 	on, err := s.API().Identity(ctx)
 	if err != nil {
-		return Draft{}, err
+		return request.Draft{}, err
 	}
-	return Draft{body: body, api: api, object: escalate.Object{
+	return request.Draft{Create: prepared{body, api}.create, Object: request.Object{
 		APIVersion: body.GetAPIVersion(), Kind: body.GetKind(), Namespace: d.namespace, Name: body.GetName(), OnManagementAPI: s.IsApart(), On: on, Template: from.Name,
 	}}, nil
 }
 
-// Create makes the request with the mark of its record. It never takes over an object that exists.
-func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid string, err error) {
+// create makes the request with the mark of its record. It never takes over an object that exists.
+func (d prepared) create(ctx context.Context, o request.Object, check string) (uid string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	marks := d.body.GetAnnotations()
@@ -211,7 +207,7 @@ func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid
 	case apierrors.IsAlreadyExists(err):
 		return d.existing(ctx, o)
 	case client.IsRefused(err), apierrors.IsNotFound(err):
-		return "", fmt.Errorf("create %s: %w (%w)", o, err, escalate.ErrNotMade)
+		return "", fmt.Errorf("create %s: %w (%w)", o, err, request.ErrNotMade)
 	case err != nil:
 		return "", fmt.Errorf("create %s: %w", o, err)
 	}
@@ -220,13 +216,13 @@ func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid
 
 // existing returns the UID of an object that exists already, if it is the one that was to be made:
 // the answer to its creation was lost.
-func (d Draft) existing(ctx context.Context, o escalate.Object) (uid string, err error) {
+func (d prepared) existing(ctx context.Context, o request.Object) (uid string, err error) {
 	u, err := client.ReadCustom(ctx, d.api, client.GroupOf(o.APIVersion), o.Namespace, o.Name)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read %s, which exists: %w", o, err)
 	case !carriesMark(u, o):
-		return "", fmt.Errorf("%s exists already, and fenced did not make it; when its remediator is done, delete it: %w", o, escalate.ErrNotMade)
+		return "", fmt.Errorf("%s exists already, and fenced did not make it; when its remediator is done, delete it: %w", o, request.ErrNotMade)
 	}
 	return string(u.GetUID()), nil
 }
@@ -272,23 +268,23 @@ func (h Handovers) requestsOf(ctx context.Context, s *client.Server, apiVersion,
 
 // carriesMark says whether an object has exactly the mark of a record: of this installation, for this
 // cluster, for this target. // I22
-func carriesMark(u *unstructured.Unstructured, o escalate.Object) bool {
+func carriesMark(u *unstructured.Unstructured, o request.Object) bool {
 	return o.Mark != "" && u.GetAnnotations()[manifest.RequestMadeBy] == o.Mark
 }
 
 // TimeOut tells the remediator of a request to stop, as medik8s does. It returns false if nothing was
 // written, as Delay and Delete do.
-func (h Handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, err error) {
+func (h Handovers) TimeOut(ctx context.Context, o request.Object) (wrote bool, err error) {
 	return h.annotate(ctx, o, manifest.RequestTimedOut)
 }
 
 // Delay notes on a request that its target recovered now, as medik8s does.
-func (h Handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, err error) {
+func (h Handovers) Delay(ctx context.Context, o request.Object) (wrote bool, err error) {
 	return h.annotate(ctx, o, manifest.RequestHealthyDelay)
 }
 
 // annotate notes the present time on a request, unless a time is there.
-func (h Handovers) annotate(ctx context.Context, o escalate.Object, key string) (wrote bool, err error) {
+func (h Handovers) annotate(ctx context.Context, o request.Object, key string) (wrote bool, err error) {
 	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) (bool, error) {
 		if u.GetAnnotations()[key] != "" {
 			return false, nil
@@ -306,7 +302,7 @@ func (h Handovers) annotate(ctx context.Context, o escalate.Object, key string) 
 
 // Delete deletes a request. If its conditions have changed since it was read, it
 // deletes nothing: the remediator may have begun. // I2, I22
-func (h Handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+func (h Handovers) Delete(ctx context.Context, o request.Object, live *policy.Request) (wrote bool, err error) {
 	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) (bool, error) {
 		now, err := manifest.Request(u.Object)
 		if err != nil || now.Begun != live.Begun || !reflect.DeepEqual(now.Conditions, live.Conditions) {
@@ -319,13 +315,13 @@ func (h Handovers) Delete(ctx context.Context, o escalate.Object, live *policy.R
 }
 
 // change reads the object of a record and changes it, if it has the UID and the mark of the record.
-func (h Handovers) change(ctx context.Context, o escalate.Object,
+func (h Handovers) change(ctx context.Context, o request.Object,
 	do func(context.Context, dynamic.ResourceInterface, *unstructured.Unstructured) (wrote bool, err error),
 ) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	api, u, err := h.object(ctx, o)
-	if errors.Is(err, escalate.ErrNotServed) {
+	if errors.Is(err, request.ErrNotServed) {
 		return false, nil
 	}
 	if err != nil || u == nil || o.UID == "" || !carriesMark(u, o) {
@@ -339,8 +335,8 @@ func (h Handovers) change(ctx context.Context, o escalate.Object,
 }
 
 // Read reads what may be the object of a record; nil if it does not exist.
-// The error is an escalate.ErrNotServed if the API server does not serve the kind.
-func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
+// The error is an request.ErrNotServed if the API server does not serve the kind.
+func (h Handovers) Read(ctx context.Context, o request.Object) (*policy.Request, error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	_, u, err := h.object(ctx, o)
@@ -357,7 +353,7 @@ func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request
 // object reads the object of a record. It is nil if it does not exist. Only an answer of the cluster in
 // which it was made says so: a kubeconfig may point to another one now, and the management API may
 // have been added, moved or taken away. // I22
-func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
+func (h Handovers) object(ctx context.Context, o request.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
 	s := h.servers.Work
 	if o.OnManagementAPI {
 		if s = h.servers.Manage; !s.IsApart() {
@@ -366,7 +362,7 @@ func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.Resou
 	}
 	cl := s.API()
 	api, u, err := h.find(ctx, s, o)
-	if err != nil && !errors.Is(err, escalate.ErrNotServed) || u != nil {
+	if err != nil && !errors.Is(err, request.ErrNotServed) || u != nil {
 		return api, u, err
 	}
 	switch on, unknown := cl.Identity(ctx); {
@@ -380,10 +376,10 @@ func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.Resou
 }
 
 // find reads the object of a record; nil if it is not there.
-func (h Handovers) find(ctx context.Context, s *client.Server, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
+func (h Handovers) find(ctx context.Context, s *client.Server, o request.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
 	api, err := h.requestsOf(ctx, s, o.APIVersion, o.Kind, o.Namespace)
 	if errors.Is(err, client.ErrNotInstalled) {
-		return nil, nil, fmt.Errorf("%w: %s of %s", escalate.ErrNotServed, o.Kind, o.APIVersion)
+		return nil, nil, fmt.Errorf("%w: %s of %s", request.ErrNotServed, o.Kind, o.APIVersion)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -9,17 +9,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/test/must"
 )
 
 // Whoever tells what fenced did must know whether it did anything: an object that has changed, also in the
 // moment of the write, is left alone.
 func TestHandoversSayWhetherTheyWrote(t *testing.T) {
-	o := escalate.Object{APIVersion: "example.com/v1", Kind: "Reboot", Namespace: "ns", Name: "r", UID: "u", Mark: "store/east/r-1"}
+	o := request.Object{APIVersion: "example.com/v1", Kind: "Reboot", Namespace: "ns", Name: "r", UID: "u", Mark: "store/east/r-1"}
 	for name, c := range map[string]struct {
 		annotations, status string
 		refuses             int // the answer to a write
