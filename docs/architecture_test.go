@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestImportTableIsTheOneThatIsChecked: a newcomer reads in architecture.md what
@@ -43,13 +45,11 @@ func TestImportTableIsTheOneThatIsChecked(t *testing.T) {
 // TestFilesOfAPackageExist: the table of files in a package's own documentation names no file
 // that was moved or deleted.
 func TestFilesOfAPackageExist(t *testing.T) {
-	docs, err := filepath.Glob("../internal/*/doc.go")
-	require.NoError(t, err)
+	docs := must.Do(filepath.Glob("../internal/*/doc.go"))(t)
 	require.NotEmpty(t, docs)
 	named := 0
 	for _, doc := range docs {
-		text, err := os.ReadFile(doc)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(doc))(t)
 		for _, line := range regexp.MustCompile(`(?m)^//\t.*$`).FindAllString(string(text), -1) {
 			for _, file := range regexp.MustCompile(`\b\w+\.go\b`).FindAllString(line, -1) {
 				named++
@@ -73,8 +73,7 @@ func names(cell string) (found []string) {
 // internal/ it may import.
 func checkedImports(t *testing.T) map[string][]string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../internal/arch_test.go", nil, 0)
-	require.NoError(t, err)
+	f := must.Do(parser.ParseFile(token.NewFileSet(), "../internal/arch_test.go", nil, 0))(t)
 	table := map[string][]string{}
 	rules := f.Scope.Lookup("table")
 	require.NotNil(t, rules, "arch_test.go has no table")
@@ -88,13 +87,11 @@ func checkedImports(t *testing.T) map[string][]string {
 		if !isLit || !isRule || len(rule.Elts) != 2 {
 			return true
 		}
-		pkg, err := strconv.Unquote(key.Value)
-		require.NoError(t, err)
+		pkg := must.Do(strconv.Unquote(key.Value))(t)
 		table[pkg] = nil
 		if list, ok := rule.Elts[0].(*ast.CompositeLit); ok {
 			for _, e := range list.Elts {
-				name, err := strconv.Unquote(e.(*ast.BasicLit).Value)
-				require.NoError(t, err)
+				name := must.Do(strconv.Unquote(e.(*ast.BasicLit).Value))(t)
 				table[pkg] = append(table[pkg], name)
 			}
 		}

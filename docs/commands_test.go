@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -62,8 +63,7 @@ var readVerbs = sync.OnceValues(func() (verbs, error) {
 
 func fencectlVerbs(t *testing.T) verbs {
 	t.Helper()
-	all, err := readVerbs()
-	require.NoError(t, err)
+	all := must.Do(readVerbs())(t)
 	require.Greater(t, len(all), 25, "the verbs were not found")
 	return all
 }
@@ -151,8 +151,7 @@ func flagOf(word string) string {
 // fencedFlags are those of the daemon: the first text in each call that adds one.
 func fencedFlags(t *testing.T) (flags []string) {
 	t.Helper()
-	data, err := os.ReadFile("../cmd/fenced/main.go")
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile("../cmd/fenced/main.go"))(t)
 	for _, m := range regexp.MustCompile(`\bflags\.(?:\w*Var|String|Bool)\([^"\n]*"([\w-]+)"`).FindAllSubmatch(data, -1) {
 		dashes := "--"
 		if len(m[1]) == 1 {
@@ -268,8 +267,7 @@ func TestManPageAgreesWithHelp(t *testing.T) {
 // usages are the command lines that the helps show, by verb.
 func usages(t *testing.T) map[string]string {
 	t.Helper()
-	_, err := readVerbs()
-	require.NoError(t, err)
+	must.Do(readVerbs())(t)
 	return usageLines
 }
 
@@ -318,16 +316,14 @@ func unique(list []string) []string {
 
 func manPage(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile("man/" + name)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile("man/" + name))(t)
 	return string(data)
 }
 
 // TestDocumentedKubectlIsUnderstood gives each command of kubectl or oc that stands in a document to kubectl, which reads
 // its flags before it asks nobody but its own help; and each file that one applies is in the package.
 func TestDocumentedKubectlIsUnderstood(t *testing.T) {
-	dir, err := rig.Kubectl(t.Context(), os.Stderr)
-	require.NoError(t, err)
+	dir := must.Do(rig.Kubectl(t.Context(), os.Stderr))(t)
 	understands := func(command string) error {
 		_, err := exec.Command(filepath.Join(dir, "kubectl"), append(words(command), "--help")...).Output()
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // documents reads every Markdown file of the project, by path from here.
@@ -166,8 +167,7 @@ func anchors(text string) []string {
 
 // TestManPageTellsTheRoles: the role of every verb of orders stands in the page.
 func TestManPageTellsTheRoles(t *testing.T) {
-	page, err := os.ReadFile("man/fencectl.8")
-	require.NoError(t, err)
+	page := must.Do(os.ReadFile("man/fencectl.8"))(t)
 	want := map[string][]string{}
 	for _, v := range wire.Verbs {
 		if v.Name == wire.Reload {
@@ -199,8 +199,7 @@ const wrongUsage = 64
 // without a daemon: whatever else is missing, it is no wrong usage.
 func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 	fencectlVerbs(t)
-	program, err := fencectl()
-	require.NoError(t, err)
+	program := must.Do(fencectl())(t)
 	seen := map[string]bool{}
 	for file, text := range documents(t) {
 		for _, line := range blockLines(text) {
@@ -337,8 +336,7 @@ func TestNamedPathsExist(t *testing.T) {
 			continue
 		}
 		named++
-		found, err := filepath.Glob("../" + path)
-		require.NoError(t, err)
+		found := must.Do(filepath.Glob("../" + path))(t)
 		assert.NotEmpty(t, found, "CONTRIBUTING.md names %s", path)
 	}
 	require.Greater(t, named, 40, "the paths were not found")
@@ -347,8 +345,7 @@ func TestNamedPathsExist(t *testing.T) {
 // TestNamedTestsOfTheMakefileExist: go test runs nothing for a name that no test has, and says nothing.
 func TestNamedTestsOfTheMakefileExist(t *testing.T) {
 	all := slices.Collect(maps.Keys(testNames(t)))
-	text, err := os.ReadFile("../Makefile")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("../Makefile"))(t)
 	named := 0
 	for _, m := range regexp.MustCompile(`(?m)(?:-run '|^ALONE := )(.*?)(?:'|$)`).FindAllStringSubmatch(string(text), -1) {
 		pattern := strings.ReplaceAll(m[1], "$$", "$")

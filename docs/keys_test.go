@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // keys are those of a file, by their path without indices: clusters.management.kubeconfig.
@@ -20,8 +22,7 @@ type keys []string
 // keysOf reads them from a file that has them all: other tests hold these files to the code.
 func keysOf(t *testing.T, file string) keys {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(file))(t)
 	var n yaml.Node
 	require.NoError(t, yaml.Unmarshal(data, &n))
 	return unique(paths("", &n))
@@ -48,12 +49,10 @@ func paths(above string, n *yaml.Node) (all []string) {
 // policyKeys are the keys of fenced's own kinds: of policies.d, and of its CRDs.
 func policyKeys(t *testing.T) (all keys) {
 	t.Helper()
-	data, err := os.ReadFile("../configs/fenced-policy.schema.json")
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile("../configs/fenced-policy.schema.json"))(t)
 	var schema, requests any
 	require.NoError(t, json.Unmarshal(data, &schema))
-	data, err = os.ReadFile("../configs/crds/fenced.io_fencedremediations.yaml")
-	require.NoError(t, err)
+	data = must.Do(os.ReadFile("../configs/crds/fenced.io_fencedremediations.yaml"))(t)
 	require.NoError(t, yaml.Unmarshal(data, &requests))
 	var below func(any)
 	below = func(v any) {
@@ -186,12 +185,10 @@ func TestCommentsNameKeysThatExist(t *testing.T) {
 			texts[file] += m[2]
 		}
 	}
-	files, err := filepath.Glob("../configs/crds/fenced.io_*.yaml")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("../configs/crds/fenced.io_*.yaml"))(t)
 	require.Len(t, files, 2)
 	for _, file := range append(files, "../configs/policies.d/fencepolicy.yaml", "../configs/policies.d/example.yaml", "../configs/hosts.d/example.yaml") {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
+		data := must.Do(os.ReadFile(file))(t)
 		texts[file] = string(data)
 	}
 	named, found := regexp.MustCompile(`\b(`+strings.Join(config.top(), "|")+`)\.[a-z]\w+`), 0

@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/report"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestReasonsAreExplained: a code that an operator can be shown has a row that says what to
@@ -86,14 +87,12 @@ func TestGatesAreExplained(t *testing.T) {
 	text := documents(t)["policy.md"]
 	named := regexp.MustCompile(`\b(?:NewGate|NoneOf)\("(\w+)"|\bGate\{+\s*Name: "(\w+)"`)
 	found := 0
-	files, err := filepath.Glob("../internal/*/*.go")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("../internal/*/*.go"))(t)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "/policy/") { // what a check has against it is told apart
 			continue
 		}
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
+		data := must.Do(os.ReadFile(file))(t)
 		for _, m := range named.FindAllStringSubmatch(string(data), -1) {
 			found++
 			assert.Regexp(t, `(?m)^\| (?:\w+, )?`+m[1]+m[2]+`(?:, \w+)? \|`, text)
@@ -120,8 +119,7 @@ func TestFindingsAreExplained(t *testing.T) {
 func TestMetricsAreExplained(t *testing.T) {
 	text := documents(t)["alerts.md"]
 	var found []string
-	data, err := os.ReadFile("../cmd/fenced/metrics.go")
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile("../cmd/fenced/metrics.go"))(t)
 	for _, m := range regexp.MustCompile(`"(fenced_\w+)"`).FindAllStringSubmatch(string(data), -1) {
 		found = append(found, m[1])
 	}
@@ -134,8 +132,7 @@ func TestMetricsAreExplained(t *testing.T) {
 // literals are the strings in a file that have the form of a reason code.
 func literals(t *testing.T, file string) []string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	require.NoError(t, err)
+	f := must.Do(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 	code := regexp.MustCompile(`^[A-Z][a-z]+\w+$|^(?:TLS|API)\w*$`)
 	var found []string
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -269,10 +266,8 @@ func TestPowerExamplesLoad(t *testing.T) {
 			for i, m := range examples {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i))+".yaml"), []byte(m[1]), 0o600))
 			}
-			c, err := config.Load("../configs/fenced.yaml", "hosts="+dir)
-			require.NoError(t, err)
-			hosts, err := config.LoadHosts(c)
-			require.NoError(t, err)
+			c := must.Do(config.Load("../configs/fenced.yaml", "hosts="+dir))(t)
+			hosts := must.Do(config.LoadHosts(c))(t)
 			var got []string
 			for _, h := range hosts {
 				got = append(got, h.Address())
@@ -318,8 +313,7 @@ func TestPortsAreThoseOfTheCode(t *testing.T) {
 	for address, protocol := range map[string]string{
 		"ipmi://192.0.2.1": "udp", "redfish://192.0.2.1/redfish/v1/Systems/1": "tcp", "redfish+http://192.0.2.1/redfish/v1/Systems/1": "tcp",
 	} {
-		e, err := bmc.ParseEndpoint(address)
-		require.NoError(t, err)
+		e := must.Do(bmc.ParseEndpoint(address))(t)
 		port := strconv.Itoa(e.Port)
 		assert.Contains(t, page, port+"/"+protocol, address)
 		assert.Regexp(t, `ip daddr @bmcs `+protocol+` dport [^\n]*\b`+port+`\b`, page, address)
@@ -359,8 +353,7 @@ func TestFirewallRulesAreUnderstood(t *testing.T) {
 // TestEtcdIsSetUpAsInTheTests: each setting of the page for the etcd is a flag with which the tests
 // start theirs; those of the peers are the same for other connections.
 func TestEtcdIsSetUpAsInTheTests(t *testing.T) {
-	code, err := os.ReadFile("../test/rig/etcdcluster.go")
-	require.NoError(t, err)
+	code := must.Do(os.ReadFile("../test/rig/etcdcluster.go"))(t)
 	settings := regexp.MustCompile(`(?m)^    ETCD_([A-Z_]+)=\S+$`).FindAllStringSubmatch(documents(t)["placement.md"], -1)
 	require.Greater(t, len(settings), 10)
 	for _, m := range settings {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestRooms draws rooms.svg: the packages, each above what it imports, and the way of one fence through them, with the steps
@@ -53,8 +55,7 @@ func TestRooms(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile("rooms.svg", []byte(drawn), 0o644))
 	}
-	stored, err := os.ReadFile("rooms.svg")
-	require.NoError(t, err)
+	stored := must.Do(os.ReadFile("rooms.svg"))(t)
 	assert.True(t, drawn == string(stored), "rooms.svg is old; run make golden")
 }
 

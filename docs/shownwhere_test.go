@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the table in testing.md")
@@ -79,11 +81,9 @@ func requireEach(t *testing.T, rows []shown) {
 func brokenOnPurpose(t *testing.T, dir string, rows []shown) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	files, err := filepath.Glob("../" + dir + "/*_test.go")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("../" + dir + "/*_test.go"))(t)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(file))(t)
 		for _, m := range regexp.MustCompile(`(?m)^\t\{"[^"]+", "([IL]\d+)\b`).FindAllSubmatch(text, -1) {
 			found[string(m[1])]++
 		}
@@ -353,8 +353,7 @@ var (
 // soakCommands reads from the Makefile each go test that make soak comes to.
 func soakCommands(t *testing.T) (all []command) {
 	t.Helper()
-	text, err := os.ReadFile("../Makefile")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("../Makefile"))(t)
 	recipes := map[string]string{}
 	for _, m := range recipe.FindAllStringSubmatch(string(text), -1) {
 		recipes[m[1]] = strings.ReplaceAll(strings.ReplaceAll(m[2], "\\\n", ""), "$$", "$")
@@ -399,11 +398,9 @@ func (c command) reaches(t *testing.T, p place) bool {
 	if !slices.ContainsFunc(c.roots, below) {
 		return false
 	}
-	files, err := filepath.Glob("../" + p.dir + "/*_test.go")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("../" + p.dir + "/*_test.go"))(t)
 	return slices.ContainsFunc(files, func(file string) bool {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(file))(t)
 		return c.importer.Match(text)
 	})
 }

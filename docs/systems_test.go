@@ -10,17 +10,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestDocumentedManifestsAreApplied: a live test applies each manifest of the systems, and every
 // manifest has the comment by which the test finds it. Other blocks are parts of fenced.yaml.
 func TestDocumentedManifestsAreApplied(t *testing.T) {
-	tests, err := filepath.Glob("../test/e2e/*_test.go")
-	require.NoError(t, err)
+	tests := must.Do(filepath.Glob("../test/e2e/*_test.go"))(t)
 	var code strings.Builder
 	for _, file := range tests {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(file))(t)
 		code.Write(text)
 	}
 	named := 0
@@ -42,10 +42,8 @@ func TestDocumentedManifestsAreApplied(t *testing.T) {
 
 // TestQuickStartsAreFollowed: a live test types the commands of each quick start.
 func TestQuickStartsAreFollowed(t *testing.T) {
-	code, err := os.ReadFile("../test/e2e/quickstart_test.go")
-	require.NoError(t, err)
-	pages, err := filepath.Glob("quickstart/*.md")
-	require.NoError(t, err)
+	code := must.Do(os.ReadFile("../test/e2e/quickstart_test.go"))(t)
+	pages := must.Do(filepath.Glob("quickstart/*.md"))(t)
 	require.Greater(t, len(pages), 3, "the quick starts were not found")
 	for _, page := range pages {
 		assert.Contains(t, string(code), `follow(ctx, "`+strings.TrimSuffix(filepath.Base(page), ".md")+`")`, "no live test follows %s", page)
@@ -61,8 +59,7 @@ func TestTestedVersionsAreNamed(t *testing.T) {
 		{"../go.mod", `(?m)^\tk8s\.io/client-go v0\.(\d+)\.`, "| the client of fenced | 1.%s |"},
 		{"../test/clusterapi/go.mod", `(?m)^require sigs\.k8s\.io/cluster-api v([\d.]+)$`, "the manager %s "},
 	} {
-		text, err := os.ReadFile(in.file)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(in.file))(t)
 		m := regexp.MustCompile(in.version).FindSubmatch(text)
 		require.NotNil(t, m, "%s: the version was not found", in.file)
 		assert.Contains(t, versions, fmt.Sprintf(in.row, m[1]), "%s", in.file)

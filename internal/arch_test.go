@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 const module = "github.com/fenced/fenced/"
@@ -93,8 +95,7 @@ func TestImportTable(t *testing.T) {
 		require.True(t, known, "package %s is not in the import table; add it there and to docs/architecture.md", dir)
 		seen[dir] = true
 		for _, spec := range f.Imports {
-			path, err := strconv.Unquote(spec.Path.Value)
-			require.NoError(t, err)
+			path := must.Do(strconv.Unquote(spec.Path.Value))(t)
 			require.True(t, r.allows(path), "%s may not import %s", dir, path)
 			used[dir+" "+strings.TrimPrefix(path, module+"internal/")] = true
 		}
@@ -306,8 +307,7 @@ func (t G2[_, _]) i()    {}
 func noMethod(t T)       {}
 var v = func(t T)        {}
 `
-	f, err := parser.ParseFile(token.NewFileSet(), "x.go", source, 0)
-	require.NoError(t, err)
+	f := must.Do(parser.ParseFile(token.NewFileSet(), "x.go", source, 0))(t)
 	counts := map[string]int{}
 	for _, d := range f.Decls {
 		counts[receiver(d)]++
@@ -329,8 +329,7 @@ type (
 	U struct{ sync.RWMutex }
 )
 `
-	f, err := parser.ParseFile(token.NewFileSet(), "x.go", source, 0)
-	require.NoError(t, err)
+	f := must.Do(parser.ParseFile(token.NewFileSet(), "x.go", source, 0))(t)
 	wraps, locks := map[string][]string{}, map[string]bool{}
 	for name, s := range structs(f.Decls[0]) {
 		if of := wrapped(s); of != nil {

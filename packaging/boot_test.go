@@ -18,6 +18,7 @@ import (
 
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 // driver is the unit whose script acts as the administrator.
@@ -85,8 +86,7 @@ func needBoot(t *testing.T) {
 // absolute is the path for a program that is run elsewhere.
 func absolute(t *testing.T, path string) string {
 	t.Helper()
-	path, err := filepath.Abs(path)
-	require.NoError(t, err)
+	path = must.Do(filepath.Abs(path))(t)
 	return path
 }
 
@@ -171,8 +171,7 @@ func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
 	tree := newerTree(t)
 	dir := shareScript(t, "rpm.sh")
 	older := rpmFile(t)
-	newer, err := builtNewVersion()
-	require.NoError(t, err)
+	newer := must.Do(builtNewVersion())(t)
 	sh(t, `umask 022; cp "$2" "$3"/*.rpm testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"; rm "$1"/*.src.rpm`, dir, older, newer)
 	console, err := boot(t, dir, "administrator.service", tree)
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
@@ -329,8 +328,7 @@ func TestSocketActivation(t *testing.T) {
 // TestSocketsOfSystemdAreInDirectoriesOfRoot: systemd, as root, gives a socket to its user and group by the path, and follows links.
 // Whoever owned the directory could have any file.
 func TestSocketsOfSystemdAreInDirectoriesOfRoot(t *testing.T) {
-	units, err := filepath.Glob("systemd/*.socket")
-	require.NoError(t, err)
+	units := must.Do(filepath.Glob("systemd/*.socket"))(t)
 	require.Len(t, units, 2)
 	for _, name := range units {
 		unit := readFile(t, name)
@@ -346,8 +344,7 @@ func TestSocketsOfSystemdAreInDirectoriesOfRoot(t *testing.T) {
 
 // TestSocketUnitIsWhereFencectlLooks: a socket elsewhere would be answered and never called.
 func TestSocketUnitIsWhereFencectlLooks(t *testing.T) {
-	unit, err := os.ReadFile("systemd/fenced.socket")
-	require.NoError(t, err)
+	unit := must.Do(os.ReadFile("systemd/fenced.socket"))(t)
 	require.Regexp(t, `(?m)^ListenStream=`+config.Default().Control.Socket+`$`, string(unit))
 	require.Regexp(t, `(?m)^SocketGroup=`+config.ViewGroup+`$`, string(unit))
 	require.Regexp(t, `(?m)^SocketMode=0660$`, string(unit))
@@ -376,8 +373,7 @@ func TestPauseUnits(t *testing.T) {
 	dir := t.TempDir()
 	start := func(unit string) {
 		t.Helper()
-		text, err := os.ReadFile("systemd/" + unit)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile("systemd/" + unit))(t)
 		lines := regexp.MustCompile(`(?m)^ExecStart=(-?)(.*)$`).FindAllStringSubmatch(string(text), -1)
 		require.Len(t, lines, 2)
 		require.Regexp(t, `(?m)^User=fenced$`, string(text), "the directory is the daemon's")
@@ -394,14 +390,12 @@ func TestPauseUnits(t *testing.T) {
 	require.Equal(t, config.Default().Control.PauseFile, "/var/lib/fenced/paused", "the units know only that path")
 
 	start("fenced-pause.service")
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(file))(t)
 	require.Equal(t, "systemctl start fenced-pause\n", string(text))
 
 	require.NoError(t, os.WriteFile(file, []byte("ticket 4711\n"), 0o644))
 	start("fenced-pause.service")
-	text, err = os.ReadFile(file)
-	require.NoError(t, err)
+	text = must.Do(os.ReadFile(file))(t)
 	require.Equal(t, "ticket 4711\n", string(text))
 
 	start("fenced-resume.service")
@@ -412,6 +406,6 @@ func TestPauseUnits(t *testing.T) {
 	start("fenced-pause.service")
 	require.NoFileExists(t, other)
 	start("fenced-resume.service")
-	_, err = os.Lstat(file)
+	_, err := os.Lstat(file)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/quickstart"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -51,11 +52,10 @@ const hungNode = "worker-1"
 // hungScene is a control plane with a host that will hang, and a healthy one.
 func hungScene(t *testing.T) *scene.Scene {
 	t.Helper()
-	s, err := scene.New(t.Context(), scene.Options{
+	s := must.Do(scene.New(t.Context(), scene.Options{
 		Workers:     []scene.Spec{{Name: hungNode, Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
 		GracePeriod: 8 * time.Second, Progress: os.Stderr,
-	})
-	require.NoError(t, err)
+	}))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the logs are kept in %s", s.KeepLogs())
@@ -70,8 +70,7 @@ func hungScene(t *testing.T) *scene.Scene {
 func configure(t *testing.T, s *scene.Scene, dir string) {
 	t.Helper()
 	etc := filepath.Join(dir, "tree/etc/fenced")
-	kubeconfig, err := s.Cluster.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
+	kubeconfig := must.Do(s.Cluster.Kubeconfig(rig.FencedUser))(t)
 	sh(t, `umask 022; cp "$1" "$2/scene.kubeconfig"; printf %s "$3" >"$4/password"; chmod 0600 "$4/password"`, kubeconfig, etc, scene.Password, dir)
 
 	var text []string
@@ -174,14 +173,12 @@ func requireBooted(t *testing.T, dir string, booted *end, want ...string) {
 func requireFencedOnce(t *testing.T, s *scene.Scene) {
 	t.Helper()
 	w := s.Worker(hungNode)
-	d, err := s.Cluster.NodeDeletions(w.Name)
-	require.NoError(t, err)
+	d := must.Do(s.Cluster.NodeDeletions(w.Name))(t)
 	require.Len(t, d, 1, "deletions of the Node in the API server's audit log")
 	assert.Equal(t, rig.FencedUser, d[0].User)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	n := must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	assert.NotEqual(t, w.Registered.UID, n.UID, "a new Node registered")
 	assert.Empty(t, w.Undressed(n), "all that the Node wore is back")
 	assert.True(t, w.BMC.Power())
@@ -190,8 +187,7 @@ func requireFencedOnce(t *testing.T, s *scene.Scene) {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(path))(t)
 	return string(text)
 }
 
@@ -227,8 +223,7 @@ func TestLifeOfThePackage(t *testing.T) {
 	dir := shareScript(t, "life.sh")
 	repo := filepath.Join(dir, "repo")
 	older := rpmFile(t)
-	newer, err := builtNewVersion()
-	require.NoError(t, err)
+	newer := must.Do(builtNewVersion())(t)
 	sh(t, `mkdir -m 0755 "$3" && cp "$1" "$2"/*.rpm "$3/" && rm "$3"/*.src.rpm && createrepo_c --quiet "$3" && chmod -R a+rX "$3"`, older, newer, repo)
 
 	s := hungScene(t)
@@ -255,8 +250,7 @@ func TestLifeOfThePackage(t *testing.T) {
 // ofNewerSchema makes a state as a fenced after this one would leave it.
 func ofNewerSchema(t *testing.T, path string) {
 	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	require.NoError(t, err)
+	db := must.Do(bolt.Open(path, 0o600, nil))(t)
 	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
 		return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte(strconv.Itoa(state.Schema+1)))
 	}))
@@ -270,12 +264,10 @@ func TestQuickStartFromThePackage(t *testing.T) {
 	needBoot(t)
 	need(t, "dnf", "dnf")
 	need(t, "rpmbuild", "rpm")
-	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
-	require.NoError(t, err)
-	s, err := scene.New(t.Context(), scene.Options{
+	kubectl := must.Do(rig.Kubectl(t.Context(), os.Stderr))(t)
+	s := must.Do(scene.New(t.Context(), scene.Options{
 		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}, {Name: "worker-2"}}, Progress: os.Stderr,
-	})
-	require.NoError(t, err)
+	}))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the logs are kept in %s", s.KeepLogs())
@@ -283,10 +275,8 @@ func TestQuickStartFromThePackage(t *testing.T) {
 		s.Stop()
 	})
 	dir := shareScript(t, "quickstart.sh")
-	admin, err := s.Cluster.Kubeconfig("an-administrator", "system:masters")
-	require.NoError(t, err)
-	commands, err := quickstart.Commands("plain")
-	require.NoError(t, err)
+	admin := must.Do(s.Cluster.Kubeconfig("an-administrator", "system:masters"))(t)
+	commands := must.Do(quickstart.Commands("plain"))(t)
 	at := strings.NewReplacer("192.0.2.11", s.Worker("worker-1").IPMIAddress()).Replace(strings.Join(commands, "\n")) + "\n"
 	require.NotEqual(t, strings.Join(commands, "\n")+"\n", at)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "commands"), []byte(at), 0o644))
@@ -318,8 +308,7 @@ func requireQuick(t *testing.T, commands, said []string) {
 	t.Log("|---|---|---|")
 	characters, total := len(scene.Password)+1, 0
 	for i, c := range commands {
-		ms, err := strconv.Atoi(strings.Fields(said[i])[0])
-		require.NoError(t, err)
+		ms := must.Do(strconv.Atoi(strings.Fields(said[i])[0]))(t)
 		t.Logf("| `%s` | %d | %.1f |", c, len(c)+1, float64(ms)/1000)
 		characters, total = characters+len(c)+1, total+ms
 	}

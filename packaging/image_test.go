@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -58,8 +59,7 @@ func TestImageFences(t *testing.T) {
 		chown -R 0:65532 .; find . -type f -exec chmod 0640 {} +; chmod 0750 credentials
 		chown 0:65532 "$1/state"; chmod 2770 "$1/state"; chmod 0777 "$1/run"`, dir) // as a claim and an emptyDir are in a pod with an fsGroup
 
-	log, err := os.Create(filepath.Join(dir, "log"))
-	require.NoError(t, err)
+	log := must.Do(os.Create(filepath.Join(dir, "log")))(t)
 	defer log.Close()
 	daemon := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, "/usr/libexec/fenced/fenced")
 	daemon.Stdout, daemon.Stderr = log, log
@@ -87,8 +87,7 @@ func TestImageFences(t *testing.T) {
 		d, err := s.Cluster.NodeDeletions(hungNode)
 		return err == nil && len(d) > 0
 	}, "the Node was not deleted")
-	_, err = s.Cluster.WaitNode(ctx, hungNode, scene.IsReady)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, hungNode, scene.IsReady))(t)
 	poll(ctx, t, func() bool {
 		out, err := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, "/usr/bin/fencectl", "timeline", hungNode, "-o", "json").Output()
 		var timeline struct{ Runs []struct{ Result string } }
@@ -124,18 +123,15 @@ spec:
 // patchesIronic: a real API server takes the manifest as a patch of a Deployment, and beside what that has.
 func patchesIronic(t *testing.T, s *scene.Scene) {
 	t.Helper()
-	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
-	require.NoError(t, err)
-	admin, err := s.Cluster.Kubeconfig("an-administrator", "system:masters")
-	require.NoError(t, err)
+	kubectl := must.Do(rig.Kubectl(t.Context(), os.Stderr))(t)
+	admin := must.Do(s.Cluster.Kubeconfig("an-administrator", "system:masters"))(t)
 	patch := exec.Command("sh", "-c", `set -e; PATH=$1:$PATH KUBECONFIG=$2
 		export KUBECONFIG
 		printf %s "$4" | kubectl create -f - >&2
 		kubectl patch deployment ironic --patch-file "$3" --dry-run=server -o json
 		kubectl delete deployment ironic >&2`, "sh", kubectl, admin, "image/ironic-sidecar.yaml", ironic)
 	patch.Stderr = os.Stderr
-	text, err := patch.Output()
-	require.NoError(t, err)
+	text := must.Do(patch.Output())(t)
 	var d appsv1.Deployment
 	require.NoError(t, json.Unmarshal(text, &d))
 	pod := d.Spec.Template.Spec
@@ -193,8 +189,7 @@ func unpackImage(t *testing.T, image, root string) {
 	decode(blob(manifest.Config.Digest), &config)
 	assert.Equal(t, "65532:65532", config.Config.User)
 	assert.Equal(t, []string{"/usr/libexec/fenced/fenced"}, config.Config.Entrypoint)
-	plain, err := exec.Command("sh", "-c", `gzip -dc <"$1"`, "sh", blob(manifest.Layers[0].Digest)).Output()
-	require.NoError(t, err)
+	plain := must.Do(exec.Command("sh", "-c", `gzip -dc <"$1"`, "sh", blob(manifest.Layers[0].Digest)).Output())(t)
 	assert.Equal(t, []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}, config.RootFS.DiffIDs)
 	sh(t, `mkdir "$2" && gzip -dc <"$1" | tar -xpf - --numeric-owner -C "$2"`, blob(manifest.Layers[0].Digest), root)
 	for path, want := range map[string]string{"var/lib/fenced": "65532 65532 700", "run/fenced": "65532 65533 2755", "usr/bin/fencectl": "0 0 755"} {
@@ -259,8 +254,7 @@ func unitTime(t *testing.T, unit, line string, in ...string) time.Duration {
 	if len(in) > 0 {
 		text += in[0]
 	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
+	d := must.Do(time.ParseDuration(text))(t)
 	return d
 }
 

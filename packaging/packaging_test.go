@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -119,8 +120,7 @@ func rpmFile(t *testing.T) string {
 		t.Skip("building an RPM is not short")
 	}
 	need(t, "rpmbuild", "rpm")
-	path, err := builtRPM()
-	require.NoError(t, err)
+	path := must.Do(builtRPM())(t)
 	return path
 }
 
@@ -145,8 +145,7 @@ func rpmRoot(t *testing.T) string {
 	t.Helper()
 	rpmFile(t)
 	need(t, "rpm2archive", "rpm2cpio")
-	root, err := unpacked()
-	require.NoError(t, err)
+	root := must.Do(unpacked())(t)
 	return root
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/test/asroot"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 )
 
 // packaged is every path of the RPM but the pages of docs: mode, owner, group, flags (c config, n
@@ -123,8 +124,7 @@ func docPages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"../docs/rooms.svg"}
 	for _, folder := range []string{".", "adr", "systems", "quickstart"} {
-		pages, err := filepath.Glob(filepath.Join("../docs", folder, "*.md"))
-		require.NoError(t, err)
+		pages := must.Do(filepath.Glob(filepath.Join("../docs", folder, "*.md")))(t)
 		require.NotEmpty(t, pages, folder)
 		all = append(all, pages...)
 	}
@@ -164,13 +164,11 @@ func TestPackagedProgramsRun(t *testing.T) {
 	root := rpmRoot(t)
 	require.Equal(t, "fenced 0.1.0\n", output(t, filepath.Join(root, "usr/libexec/fenced/fenced"), "--version"))
 	require.Contains(t, output(t, filepath.Join(root, "usr/bin/fencectl"), "version"), "0.1.0")
-	link, err := os.Readlink(filepath.Join(root, "usr/bin/fenced"))
-	require.NoError(t, err)
+	link := must.Do(os.Readlink(filepath.Join(root, "usr/bin/fenced")))(t)
 	require.Equal(t, "../libexec/fenced/fenced", link)
 	bash := filepath.Join(root, "usr/share/bash-completion/completions/fencectl")
 	output(t, "bash", "-n", bash)
-	data, err := os.ReadFile(bash)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(bash))(t)
 	require.Contains(t, string(data), "complete -o default")
 }
 
@@ -179,8 +177,7 @@ func TestPackagedProgramsRun(t *testing.T) {
 const maxDaemon = 31 << 20
 
 func TestDaemonIsNoLargerThanItsParts(t *testing.T) {
-	info, err := os.Stat(filepath.Join(rpmRoot(t), "usr/libexec/fenced/fenced"))
-	require.NoError(t, err)
+	info := must.Do(os.Stat(filepath.Join(rpmRoot(t), "usr/libexec/fenced/fenced")))(t)
 	require.Less(t, info.Size(), int64(maxDaemon))
 }
 
@@ -191,13 +188,11 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 	asroot.Need(t, "take the network away")
 	need(t, "unshare", "util-linux")
 	need(t, "rpmbuild", "rpm")
-	dist, err := builtNewVersion()
-	require.NoError(t, err)
+	dist := must.Do(builtNewVersion())(t)
 	source := filepath.Join(dist, "fenced-"+newVersion+"-1.src.rpm")
 	top := t.TempDir()
 	sh(t, `GOMODCACHE=$2/modules unshare --net rpmbuild --quiet --define "_topdir $2" --define "_binary_payload w0.xzdio" --rebuild "$1"`, source, top)
-	rebuilt, err := filepath.Glob(filepath.Join(top, "RPMS/*/*.rpm"))
-	require.NoError(t, err)
+	rebuilt := must.Do(filepath.Glob(filepath.Join(top, "RPMS/*/*.rpm")))(t)
 	require.Len(t, rebuilt, 1)
 	// Not the whole of it: rpmbuild notes in a binary RPM the source RPM that it has built beside.
 	what := func(rpm string) string {
@@ -213,20 +208,17 @@ func TestRPMForARM(t *testing.T) {
 	t.Setenv("RPM_TARGET", "aarch64")
 	dist := filepath.Join(t.TempDir(), "dist")
 	require.NoError(t, buildRPM(dist))
-	arm, err := binaryRPM(dist)
-	require.NoError(t, err)
+	arm := must.Do(binaryRPM(dist))(t)
 	require.Equal(t, "aarch64", output(t, "rpm", "-qp", "--qf", "%{ARCH}", arm))
 	require.Equal(t, output(t, "rpm", "-qpl", built), output(t, "rpm", "-qpl", arm))
 	root := t.TempDir()
 	sh(t, `rpm2archive - <"$1" | tar -xzf - -C "$2"`, arm, root)
 	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
-		f, err := elf.Open(filepath.Join(root, program))
-		require.NoError(t, err)
+		f := must.Do(elf.Open(filepath.Join(root, program)))(t)
 		require.Equal(t, elf.EM_AARCH64, f.Machine, program)
 		require.NoError(t, f.Close())
 	}
-	text, err := os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json"))
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
 	require.Regexp(t, `"go:GOARCH",\s*"value": "arm64"`, string(text))
 }
 
@@ -238,8 +230,7 @@ func sh(t *testing.T, script string, args ...string) {
 
 func sum(t *testing.T, file string) string {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(file))(t)
 	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
@@ -292,8 +283,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 		BOMFormat  string
 		Components []struct{ Type, Name, Version, PURL string }
 	}
-	text, err := os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json"))
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
 	require.NoError(t, json.Unmarshal(text, &bom))
 	require.Equal(t, "CycloneDX", bom.BOMFormat)
 	listed := map[string]bool{}
@@ -305,8 +295,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 	}
 	built := map[string]bool{}
 	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
-		out, err := exec.Command("go", "version", "-m", "-json", filepath.Join(root, program)).Output()
-		require.NoError(t, err)
+		out := must.Do(exec.Command("go", "version", "-m", "-json", filepath.Join(root, program)).Output())(t)
 		var info struct {
 			Deps []struct{ Path, Version string }
 		}
@@ -323,8 +312,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 func TestRPMLint(t *testing.T) {
 	rpm := rpmFile(t)
 	need(t, "rpmlint", "rpmlint")
-	source, err := filepath.Glob(filepath.Join(filepath.Dir(rpm), "fenced-*.src.rpm"))
-	require.NoError(t, err)
+	source := must.Do(filepath.Glob(filepath.Join(filepath.Dir(rpm), "fenced-*.src.rpm")))(t)
 	if os.Getenv("FENCED_RPM") == "" {
 		require.Len(t, source, 1)
 	}
@@ -336,8 +324,7 @@ func TestRPMLint(t *testing.T) {
 // TestManPagesAreUnderstood: man shows nothing of what it does not understand.
 func TestManPagesAreUnderstood(t *testing.T) {
 	need(t, "mandoc", "mandoc")
-	pages, err := filepath.Glob("../docs/man/*.[58]")
-	require.NoError(t, err)
+	pages := must.Do(filepath.Glob("../docs/man/*.[58]"))(t)
 	require.Len(t, pages, 4)
 	text, err := exec.Command("mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...).CombinedOutput()
 	require.NoError(t, err, "%s", text)
@@ -394,8 +381,7 @@ func debFile(t *testing.T) string {
 		t.Skip("building a package is not short")
 	}
 	need(t, "dpkg-deb", "dpkg")
-	path, err := builtDeb()
-	require.NoError(t, err)
+	path := must.Do(builtDeb())(t)
 	return path
 }
 
@@ -424,15 +410,13 @@ func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 func TestDebIsReproducible(t *testing.T) {
 	first := debFile(t)
 	t.Setenv("TZ", "Asia/Kathmandu")
-	second, err := buildDeb(filepath.Join(t.TempDir(), "deb"))
-	require.NoError(t, err)
+	second := must.Do(buildDeb(filepath.Join(t.TempDir(), "deb")))(t)
 	require.Equal(t, sum(t, first), sum(t, second))
 }
 
 func TestDebScriptsStartNothing(t *testing.T) {
 	for _, name := range []string{"postinst", "prerm", "postrm"} {
-		script, err := os.ReadFile("deb/" + name)
-		require.NoError(t, err)
+		script := must.Do(os.ReadFile("deb/" + name))(t)
 		require.NotRegexp(t, regexp.MustCompile(`systemctl (--now )?(enable|start|restart)`), string(script), "%s starts what no administrator started", name)
 		output(t, "sh", "-n", "deb/"+name)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/login"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 // What the units expose at most, in tenths, as systemd-analyze's --threshold takes it. It is higher where the host's own BMC is
@@ -48,8 +49,7 @@ func TestUnitsAreConfined(t *testing.T) {
 
 // TestLoginUnitIsWhereTheDaemonAsks: at another path, or of another kind, it would never be asked.
 func TestLoginUnitIsWhereTheDaemonAsks(t *testing.T) {
-	unit, err := os.ReadFile("systemd/fenced-login.socket")
-	require.NoError(t, err)
+	unit := must.Do(os.ReadFile("systemd/fenced-login.socket"))(t)
 	require.Regexp(t, `(?m)^ListenSequentialPacket=`+login.Socket+`$`, string(unit))
 	require.Regexp(t, `(?m)^SocketMode=0600$`, string(unit), "nobody but the daemon asks")
 }
@@ -57,8 +57,7 @@ func TestLoginUnitIsWhereTheDaemonAsks(t *testing.T) {
 // TestUnitLetsDriversRunPrograms: ipmitool and fence agents are programs of other
 // packages, and talk to devices by themselves.
 func TestUnitLetsDriversRunPrograms(t *testing.T) {
-	unit, err := os.ReadFile("systemd/fenced.service")
-	require.NoError(t, err)
+	unit := must.Do(os.ReadFile("systemd/fenced.service"))(t)
 	require.NotRegexp(t, `(?m)^(NoExecPaths|ExecPaths|RootDirectory|RootImage|InaccessiblePaths|PrivateNetwork)=`, string(unit))
 	require.NotRegexp(t, `(?m)^Environment=.*\bPATH=`, string(unit), "agents get a PATH of their own")
 	require.NotRegexp(t, `(?m)^KillMode=(process|none)`, string(unit), "an agent of a daemon that died would switch beside the next one's")
@@ -66,18 +65,15 @@ func TestUnitLetsDriversRunPrograms(t *testing.T) {
 
 // TestUnitLeavesNoCore: a dump of the daemon would hold every password. // I25
 func TestUnitLeavesNoCore(t *testing.T) {
-	unit, err := os.ReadFile("systemd/fenced.service")
-	require.NoError(t, err)
+	unit := must.Do(os.ReadFile("systemd/fenced.service"))(t)
 	require.Regexp(t, `(?m)^LimitCORE=0$`, string(unit))
 }
 
 // TestUnitBoundsTheMemory: what others write fills the memory of the daemon, and not that of its host. The document
 // says which figures the bounds come from.
 func TestUnitBoundsTheMemory(t *testing.T) {
-	unit, err := os.ReadFile("systemd/fenced.service")
-	require.NoError(t, err)
-	sizing, err := os.ReadFile("../docs/sizing.md")
-	require.NoError(t, err)
+	unit := must.Do(os.ReadFile("systemd/fenced.service"))(t)
+	sizing := must.Do(os.ReadFile("../docs/sizing.md"))(t)
 	bounds := regexp.MustCompile(`(?m)^Memory(High|Max)=\d+G$`).FindAllString(string(unit), -1)
 	require.Len(t, bounds, 2)
 	for _, bound := range bounds {
@@ -96,8 +92,7 @@ func TestLocalIPMIDropIn(t *testing.T) {
 	require.Contains(t, report, "Service has a device ACL with some special devices: char-rtc:r /dev/ipmi0:rw ")
 	require.Regexp(t, `PrivateDevices= +Service potentially has access`, report)
 
-	rule, err := os.ReadFile("local-ipmi/60-fenced-ipmi.rules")
-	require.NoError(t, err)
+	rule := must.Do(os.ReadFile("local-ipmi/60-fenced-ipmi.rules"))(t)
 	require.Regexp(t, `(?m)^KERNEL=="ipmi0", SUBSYSTEM=="ipmi", GROUP="fenced", MODE="0660"$`, string(rule))
 }
 
@@ -119,8 +114,7 @@ func TestSysusersAndTmpfiles(t *testing.T) {
 	require.NoError(t, err, "%s", text)
 	text, err = exec.Command("systemd-tmpfiles", "--root="+root, "--create", "--prefix=/etc").CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	info, err := os.Stat(filepath.Join(root, "etc/fenced/credentials"))
-	require.NoError(t, err)
+	info := must.Do(os.Stat(filepath.Join(root, "etc/fenced/credentials")))(t)
 	require.Equal(t, os.FileMode(0o750), info.Mode().Perm())
 }
 
@@ -133,20 +127,15 @@ func TestInstallKeepsTheConfiguration(t *testing.T) {
 	install := filepath.Join(tree, "packaging/install.sh")
 	sh(t, `"$1" "$2" /opt/fenced && echo mine >"$2/etc/fenced/fenced.yaml" && "$1" "$2" /opt/fenced`, install, dest)
 
-	mine, err := os.ReadFile(filepath.Join(dest, "etc/fenced/fenced.yaml"))
-	require.NoError(t, err)
+	mine := must.Do(os.ReadFile(filepath.Join(dest, "etc/fenced/fenced.yaml")))(t)
 	require.Equal(t, "mine\n", string(mine))
 	require.FileExists(t, filepath.Join(dest, "etc/fenced/fenced.yaml.new"))
-	unit, err := os.ReadFile(filepath.Join(dest, "opt/fenced/lib/systemd/system/fenced.service"))
-	require.NoError(t, err)
+	unit := must.Do(os.ReadFile(filepath.Join(dest, "opt/fenced/lib/systemd/system/fenced.service")))(t)
 	require.Contains(t, string(unit), "\nExecStart=/opt/fenced/libexec/fenced/fenced\n")
-	unit, err = os.ReadFile(filepath.Join(dest, "opt/fenced/lib/systemd/system/fenced-login.service"))
-	require.NoError(t, err)
+	unit = must.Do(os.ReadFile(filepath.Join(dest, "opt/fenced/lib/systemd/system/fenced-login.service")))(t)
 	require.Contains(t, string(unit), "\nExecStart=/opt/fenced/libexec/fenced/fenced-login\n")
-	info, err := os.Stat(filepath.Join(dest, "etc/fenced/credentials"))
-	require.NoError(t, err)
+	info := must.Do(os.Stat(filepath.Join(dest, "etc/fenced/credentials")))(t)
 	require.Equal(t, os.FileMode(0o750), info.Mode().Perm())
-	completion, err := os.ReadFile(filepath.Join(dest, "opt/fenced/share/zsh/site-functions/_fencectl"))
-	require.NoError(t, err)
+	completion := must.Do(os.ReadFile(filepath.Join(dest, "opt/fenced/share/zsh/site-functions/_fencectl")))(t)
 	require.Equal(t, "zsh\n", string(completion))
 }

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http/httptest"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,18 +18,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 // writeClusters writes fenced.yaml with these clusters; more follows them.
@@ -35,8 +49,7 @@ func (r *reloadable) writeClusters(clusters, more string) {
 // clusterNames are the clusters that status shows.
 func (r *reloadable) clusterNames() (names []string) {
 	r.t.Helper()
-	st, err := api.New(filepath.Join(r.dir, "s.sock")).Status(r.t.Context())
-	require.NoError(r.t, err)
+	st := must.Do(api.New(filepath.Join(r.dir, "s.sock")).Status(r.t.Context()))(r.t)
 	for _, c := range st.Value.Clusters {
 		names = append(names, c.Name)
 	}
@@ -80,8 +93,7 @@ func TestReloadAddsAndRemovesAClusterWithItsHosts(t *testing.T) {
 	assert.Empty(t, e.Reason)
 	assert.Equal(t, "reloaded: took in clusters (added lab), hosts.d (added lab/n-1); these need a restart, and stay as they were until then: clusters.prod.mode", e.Message)
 	assert.Equal(t, []string{"lab", "prod"}, r.clusterNames())
-	s, err := r.engine.SubjectOf(t.Context(), "lab", "n-1")
-	require.NoError(t, err)
+	s := must.Do(r.engine.SubjectOf(t.Context(), "lab", "n-1"))(t)
 	require.NoError(t, s.Err)
 	r.owns("lab")
 	assert.True(t, r.measures(`fenced_armed{cluster="lab"} 0`))
@@ -162,8 +174,7 @@ func TestReloadDoesNotRenameAClusterWithAHold(t *testing.T) {
 	client := api.New(filepath.Join(r.dir, "s.sock"))
 	give := func(o wire.Order) {
 		o.Reason = "new disk"
-		_, err := client.Do(t.Context(), o)
-		require.NoError(t, err)
+		must.Do(client.Do(t.Context(), o))(t)
 	}
 	for _, stop := range []struct {
 		verb, end wire.Verb
@@ -210,12 +221,10 @@ func TestReloadRefusesTemplatesThatAClusterDoesNotWatch(t *testing.T) {
 func TestReloadKeepsAClusterWithAnOpenRun(t *testing.T) {
 	r := prepareReloadable(t)
 	r.writeClusters(both, "")
-	store, err := boltstore.Open(filepath.Join(r.dir, "state.db"))
-	require.NoError(t, err)
+	store := must.Do(boltstore.Open(filepath.Join(r.dir, "state.db")))(t)
 	run := remediate.Begin(remediate.Run{ID: "r-1", Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
 		Target: remediate.Target{Cluster: "lab", Node: "n-1", Host: "lab/n-1"}}, time.Now())
-	_, err = state.SaveRun(t.Context(), store, run)
-	require.NoError(t, err)
+	must.Do(state.SaveRun(t.Context(), store, run))(t)
 	require.NoError(t, store.Close())
 	r.start()
 	r.write("fenced.yaml", r.text("log: {level: debug}\n"))
@@ -230,8 +239,7 @@ func TestReloadKeepsAClusterWithAnOpenRun(t *testing.T) {
 
 // The policy file that the package ships as an example is one that fenced takes.
 func TestShippedPolicyExampleIsGood(t *testing.T) {
-	found, err := loadPolicies(config.Config{Policies: "../../configs/policies.d", Clusters: []config.Cluster{{Name: "prod"}}})
-	require.NoError(t, err)
+	found := must.Do(loadPolicies(config.Config{Policies: "../../configs/policies.d", Clusters: []config.Cluster{{Name: "prod"}}}))(t)
 	require.NotEmpty(t, found.Budgets)
 	require.NotEmpty(t, found.Checks)
 	for _, c := range found.Checks {
@@ -286,4 +294,211 @@ func TestReloadRefusesTemplatesThatAreNotWatched(t *testing.T) {
 		require.ErrorContains(t, err, c.Source+": the NodeHealthCheck "+c.Name+" names a template of the kind BTemplate of a.example/v1")
 		require.ErrorContains(t, err, "restart it instead")
 	}
+}
+
+// Each guard and deadline that a reload takes in changes what the engine is given; one that
+// needs a restart changes nothing then.
+func TestLiveGuardsAndDeadlinesReachTheEngine(t *testing.T) {
+	was := config.Default()
+	live := 0
+	for _, section := range []string{"Guards", "Power"} {
+		of := reflect.ValueOf(was).FieldByName(section)
+		for i := range of.NumField() {
+			now := config.Default()
+			v := reflect.ValueOf(&now).Elem().FieldByName(section).Field(i)
+			switch v.Kind() {
+			case reflect.String:
+				v.SetString("other")
+			case reflect.Bool:
+				v.SetBool(!v.Bool())
+			default:
+				v.SetInt(v.Int() + 1)
+			}
+			changes := config.Changes(was, now)
+			next := config.TakeLive(was, now)
+			taken := guardLimits(next.Guards) != guardLimits(was.Guards) || runLimits(next) != runLimits(was)
+			assert.Equal(t, changes[0].Live, taken, changes[0].Key)
+			if changes[0].Live {
+				live++
+			}
+		}
+	}
+	assert.Greater(t, live, 20)
+}
+
+// blind is a watch of an empty cluster.
+type blind struct{}
+
+func (blind) Changes() []policy.Change { return nil }
+
+func (blind) Changed() <-chan struct{} { return nil }
+
+func (blind) View() admit.View { return admit.View{Synced: true} }
+
+// others owns nothing: instance two does.
+type others struct{}
+
+func (others) Run(ctx context.Context, _ func(context.Context, state.Claim)) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (others) Add(string) {}
+
+func (others) Remove(string) {}
+
+func (others) StepAside(string, bool) bool { return true }
+
+func (others) Owner(string) state.Owner { return state.Owner{Instance: "two", Epoch: 7} }
+
+// The metrics, and the words for systemd, say whether this instance acts on a cluster,
+// and in which epoch.
+func TestOwnerIsTold(t *testing.T) {
+	for _, each := range []struct {
+		owners state.Owners
+		mode   string
+		want   []string
+		words  string
+	}{
+		{nil, guard.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
+		{others{}, guard.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
+		{others{}, guard.ModeRespond, []string{`fenced_armed{cluster="prod"} 1`}, "prod is with two"},
+		{nil, guard.ModeObserve, []string{`fenced_armed{cluster="prod"} 0`}, "prod only observes"},
+	} {
+		store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+		defer store.Close()
+		m := newMetrics("1")
+		e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
+			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}}))(t)
+		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
+		s := sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, LockOut: e.LockOut, ReadTimeout: time.Second, Concurrency: 1,
+			OnEvent: func(event.Event) {}, OnLatency: m.measured})
+		m.measureState(e, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx, func() {}) }()
+		owned := each.owners == nil
+		require.Eventually(t, func() bool { return e.Status()[0].Owner == owned }, time.Minute, time.Millisecond)
+		answer := httptest.NewRecorder()
+		promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		for _, want := range each.want {
+			assert.Contains(t, answer.Body.String(), want)
+		}
+		words := statusWords(e.Status())
+		assert.Contains(t, words, each.words)
+		assert.Equal(t, each.mode != guard.ModeObserve, mayFence(e.Status()), "the watchdog of this host")
+		assert.Equal(t, each.mode == guard.ModeObserve, strings.Contains(words, "only observes"), words)
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
+
+// netlinkAddrs are the same addresses as the kernel tells them over netlink.
+func netlinkAddrs(t *testing.T) (list []string) {
+	t.Helper()
+	addrs := must.Do(net.InterfaceAddrs())(t)
+	for _, a := range addrs {
+		list = append(list, netip.MustParsePrefix(a.String()).Addr().String())
+	}
+	return list
+}
+
+func ownAddrTexts(t *testing.T) (list []string) {
+	t.Helper()
+	addrs := must.Do(ownAddrs())(t)
+	for _, a := range addrs {
+		list = append(list, a.String())
+	}
+	return list
+}
+
+// The addresses that protect this host from being fenced are all that the kernel has. // I13
+func TestOwnAddresses(t *testing.T) {
+	before := netlinkAddrs(t)
+	require.NotEmpty(t, before)
+	for {
+		own, after := ownAddrTexts(t), netlinkAddrs(t)
+		if slices.Equal(before, after) { // nobody changed them meanwhile
+			assert.ElementsMatch(t, after, own)
+			return
+		}
+		before = after
+	}
+}
+
+// manyAddrs sets up a network namespace: more addresses than the first room has, second ones, one of a pair, and one on an interface
+// that is down.
+const manyAddrs = `set -e
+ip link set lo up
+for i in $(seq 1 100); do ip addr add 192.0.2.$i/24 dev lo; done
+ip addr add 198.51.100.1 peer 198.51.100.2 dev lo
+ip -6 addr add 2001:db8::7/64 dev lo nodad
+ip link add fenced-a type veth peer name fenced-b
+ip addr add 203.0.113.9/24 dev fenced-a
+ip link set fenced-b up
+exec "$@"`
+
+func TestOwnAddressesAreAll(t *testing.T) {
+	if os.Getenv("FENCED_TEST_NET") != "" {
+		own := ownAddrTexts(t)
+		assert.ElementsMatch(t, netlinkAddrs(t), own)
+		assert.Subset(t, own, []string{"127.0.0.1", "192.0.2.1", "192.0.2.100", "198.51.100.1"})
+		return
+	}
+	asroot.Need(t, "make a network namespace")
+	if text, err := exec.Command("unshare", "--net", "sh", "-c", manyAddrs, "sh", "true").CombinedOutput(); err != nil {
+		t.Skipf("no such network can be made here: %s", text)
+	}
+	cmd := exec.Command("unshare", "--net", "sh", "-c", manyAddrs, "sh", os.Args[0], "-test.run", "^TestOwnAddressesAreAll$")
+	cmd.Env = append(os.Environ(), "FENCED_TEST_NET=1")
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+}
+
+func TestParseInet6(t *testing.T) {
+	addrs, err := parseInet6("00000000000000000000000000000001 01 80 10 80       lo\nfe80000000000000021b21fffe000001 02 40 20 80     eth0\n")
+	require.NoError(t, err)
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("::1"), netip.MustParseAddr("fe80::21b:21ff:fe00:1")}, addrs)
+	for _, bad := range []string{"\n", "7f000001 01\n", "xx\n", strings.Repeat("0", 34) + " 01\n"} {
+		addrs, err = parseInet6("00000000000000000000000000000001 01 80 10 80 lo\n" + bad)
+		require.Error(t, err, bad)
+		assert.Len(t, addrs, 1, "the rest counts")
+	}
+}
+
+// TestPulse: one beat is worth one kick, however many there were.
+func TestPulse(t *testing.T) {
+	var p pulse
+	require.False(t, p.alive(), "nothing was decided yet")
+	p.beat()
+	p.beat()
+	require.True(t, p.alive())
+	require.False(t, p.alive())
+	p.beat()
+	require.True(t, p.alive())
+}
+
+func TestMayFence(t *testing.T) {
+	run := func(s remediate.Step) []remediate.Run { return []remediate.Run{{Step: s}} }
+	require.False(t, mayFence(nil))
+	require.False(t, mayFence([]engine.ClusterStatus{{Name: "a"}, {Name: "b", Runs: run(remediate.Held)}}))
+	require.True(t, mayFence([]engine.ClusterStatus{{Name: "a"}, {Name: "b", Armed: true}}))
+	require.True(t, mayFence([]engine.ClusterStatus{{Name: "a", Runs: run(remediate.PowerOff)}}), "a person's order")
+}
+
+// TestWatchdogWithoutBMC: what was asked for and cannot be had is said, and the
+// daemon fences on.
+func TestWatchdogWithoutBMC(t *testing.T) {
+	core, logged := observer.New(zap.InfoLevel)
+	log := zap.New(core)
+	b := openOwnBMC(4711, log)
+	require.Nil(t, b)
+	require.Equal(t, 1, logged.Len(), "one line")
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	o := ownBMC{BMC: b, cfg: config.Watchdog{Enabled: true, Timeout: time.Minute, Device: 4711}, pulse: new(pulse), log: log}
+	require.NoError(t, o.keep(ctx, func() []engine.ClusterStatus { return nil }))
+	require.Equal(t, 1, logged.FilterMessageSnippet("no watchdog is armed").Len())
+	require.Zero(t, ownHost(ctx, b, log).BMCAddrs)
 }

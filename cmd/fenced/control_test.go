@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -21,13 +25,16 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/timeline"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // What the engine refuses has its place among the API's errors, from which fencectl
@@ -84,8 +91,7 @@ func TestClosedLimitIsNamed(t *testing.T) {
 // The history is in the order in which the runs began, also those that were taken up
 // again; a Node that nobody knows has none.
 func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
-	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	defer store.Close()
 	hours := func(n int) time.Time { return time.Now().Add(-time.Duration(n) * time.Hour) }
 	for _, r := range []remediate.Run{
@@ -93,18 +99,15 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		{ID: "a", Started: hours(5), Ended: hours(4), Steps: []remediate.Visit{{Step: remediate.PowerOff, Started: hours(5)}}},
 	} {
 		r.Target, r.Step = remediate.Target{Cluster: "prod", Node: "gone"}, remediate.Done
-		_, err := state.SaveRun(t.Context(), store, r)
-		require.NoError(t, err)
+		must.Do(state.SaveRun(t.Context(), store, r))(t)
 	}
-	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
-		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}}}})
-	require.NoError(t, err)
+	e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}}}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()
 	ids := func(f wire.RunFilter) (all []string) {
-		tl, err := control{engine: e, notes: timeline.New()}.Runs(t.Context(), f)
-		require.NoError(t, err)
+		tl := must.Do(control{engine: e, notes: timeline.New()}.Runs(t.Context(), f))(t)
 		for _, r := range tl.Runs {
 			all = append(all, r.ID)
 		}
@@ -173,14 +176,12 @@ func TestUnreadableAuditLogIsTold(t *testing.T) {
 func TestNotesOutliveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	require.NoError(t, timeline.New().Recall(path), "there is no log before the first start")
-	log, err := audit.Open(path, audit.Options{Origin: audit.Origin{Version: "1", Host: "h", Store: "s"}, OnError: func(error) {}})
-	require.NoError(t, err)
+	log := must.Do(audit.Open(path, audit.Options{Origin: audit.Origin{Version: "1", Host: "h", Store: "s"}, OnError: func(error) {}}))(t)
 	for _, e := range []event.Event{
 		{Cluster: "prod", Node: "n-1", Type: event.Ordered, Actor: "anna", Message: "anna holds it: disk"},
 		{Cluster: "prod", Node: "n-1", Type: event.Failed, Run: "r-1", Reason: "BMCBusy", Message: "busy"},
 	} {
-		_, err = log.Append(t.Context(), entryOf(e))
-		require.NoError(t, err)
+		must.Do(log.Append(t.Context(), entryOf(e)))(t)
 	}
 	require.NoError(t, log.Close())
 	n := timeline.New()
@@ -279,4 +280,197 @@ func TestNextOfARunThatRests(t *testing.T) {
 	assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY", at(remediate.Waiting, nil))
 	off := func(r *remediate.Run) { r.LeaveOff, r.Isolated = true, noon }
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
+}
+
+// What a person hears of a stop says whose it is, how long it binds, and what still does.
+func TestStopsAreAnsweredInASentence(t *testing.T) {
+	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for want, c := range map[string]struct {
+		verb wire.Verb
+		out  order.Outcome
+	}{
+		"n-1 is held until 2026-05-01T12:00:00Z":                                                          {wire.Hold, order.Outcome{Until: end}},
+		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                       {wire.Hold, order.Outcome{Earlier: "ada: disk"}},
+		"paused until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {wire.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
+		"paused by this daemon alone":                                                                     {wire.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
+		"resumed, but fencing is still stopped: cluster c is paused":                                      {wire.Resume, order.Outcome{Still: "cluster c is paused"}},
+		"n-1 is no longer held":                                                                           {wire.Release, order.Outcome{}},
+		"n-1 is released from quarantine":                                                                 {wire.Release, order.Outcome{Quarantine: true}},
+		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
+		"run r-1 is closed, and its host stays as it is":                                                  {wire.Abort, order.Outcome{}},
+		"record r-1 is given up: fenced looks no more after Reboot ns/n-1; if that object exists, nobody else acts on its target until you have deleted it": {wire.Abort, order.Outcome{Asked: "Reboot ns/n-1"}},
+		"disarmed: fenced begins no run by itself; open runs go on":                                                                                         {wire.Disarm, order.Outcome{}},
+		"cluster c is not armed: nothing changed":                                                                                                           {wire.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
+	} {
+		assert.Equal(t, want, orders[c.verb].outcome(wire.Order{Verb: c.verb, Node: "n-1", Run: "r-1", AsIs: true}, c.out))
+	}
+}
+
+// TestEveryVerbIsCarriedOut: a verb that the socket takes has somebody who does it.
+func TestEveryVerbIsCarriedOut(t *testing.T) {
+	elsewhere := []wire.Verb{wire.TestBMC, wire.AuditBMC, wire.EnrollBMC, wire.LogLevel, wire.Reload} // hosts.go, control.setLogLevel, reload.go
+	for _, r := range wire.Verbs {
+		v := r.Name
+		row, known := orders[v]
+		assert.Equal(t, !slices.Contains(elsewhere, v), known, v)
+		if known {
+			assert.NotNil(t, row.give, v)
+			assert.NotNil(t, row.outcome, v)
+		}
+	}
+}
+
+func openedAuditor(t *testing.T, path string) (*auditor, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	a := must.Do(newAuditor(path, "STORE", zap.New(core)))(t)
+	t.Cleanup(func() { require.NoError(t, a.close()) })
+	return a, logs
+}
+
+func entries(t *testing.T, path string) (all []audit.Entry) {
+	t.Helper()
+	must.Do(audit.Walk(path, func(l audit.Line) error { all = append(all, l.Entry); return nil }))(t)
+	return all
+}
+
+// Each event is in the log once, those that something waits for included. // I24
+func TestEventsAreAudited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a, logs := openedAuditor(t, path)
+	events := event.NewStream(a.observe)
+	events.Emit(event.Event{Type: event.Ordered, Node: "n-1", Actor: "root", Why: "it hangs", Message: "root fences: it hangs"})
+	act := event.Event{Type: event.Acting, Node: "n-1", Run: "r1", Action: remediate.SendOff, Inputs: "power=On"}
+	require.NoError(t, a.record(act))
+	act.Recorded = true
+	events.Emit(act)
+	require.NoError(t, a.record(event.Event{Type: event.Started, Check: "ns/workers",
+		Gates: []reason.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused", Source: "state"}}}))
+
+	all := entries(t, path)
+	require.Len(t, all, 4)
+	assert.Equal(t, &audit.Origin{Version: version, Host: all[0].Origin.Host, Store: "STORE"}, all[0].Origin)
+	assert.Equal(t, []string{"root", "it hangs"}, []string{all[1].Actor, all[1].Why})
+	assert.Equal(t, []string{"SendOff", "power=On"}, []string{all[2].Action, all[2].Inputs})
+	assert.Equal(t, []audit.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused"}}, all[3].Gates)
+	assert.Equal(t, "ns/workers", all[3].Check)
+	assert.EqualValues(t, 4, a.seq())
+	assert.Zero(t, a.failures())
+
+	require.NoError(t, a.close())
+	heads := logs.FilterMessage("audit head").All()
+	require.Len(t, heads, 2, "at the start and at the stop")
+	fields := heads[1].ContextMap()
+	assert.EqualValues(t, 4, fields["seq"])
+	assert.Len(t, fields["hash"], 64)
+}
+
+// A log that is damaged forbids what hurts and nothing else, which the status says
+// with since when and why, and is taken up again once an operator has moved it away.
+func TestDamagedAuditLogForbidsWhatHurts(t *testing.T) {
+	began := time.Now()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte("junk\n"), 0o600))
+	a, logs := openedAuditor(t, path)
+	require.ErrorAs(t, a.record(event.Event{Type: event.Acting}), new(*audit.Broken))
+	a.observe(event.Event{Type: event.Stepped})
+	assert.EqualValues(t, 1, a.failures())
+	require.Error(t, a.open())
+	assert.Equal(t, 1, logs.FilterLevelExact(zapcore.ErrorLevel).Len(), "it is told once")
+	shown := control{audit: a}.auditStatus()
+	require.NotNil(t, shown)
+	assert.Contains(t, shown.Problem, "keep it as evidence")
+	assert.WithinRange(t, shown.Since, began, time.Now())
+	assert.EqualValues(t, 1, shown.Missing)
+
+	require.NoError(t, os.Rename(path, path+"-kept"))
+	a.retry()
+	assert.Nil(t, control{audit: a}.auditStatus())
+	require.NoError(t, a.record(event.Event{Type: event.Acting}))
+	all := entries(t, path)
+	require.Len(t, all, 3)
+	assert.Equal(t, audit.Lost, all[1].Type)
+	assert.Equal(t, "1 events came while the log could not be opened", all[1].Message)
+	assert.EqualValues(t, 1, a.failures())
+}
+
+func TestAuditLogHasOneWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	openedAuditor(t, path)
+	_, err := newAuditor(path, "OTHER", zap.NewNop())
+	require.True(t, errors.Is(err, audit.ErrLocked))
+}
+
+func TestAuditMetrics(t *testing.T) {
+	a, _ := openedAuditor(t, filepath.Join(t.TempDir(), "audit.jsonl"))
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.measureAudit(a)
+	found := must.Do(m.registry.Gather())(t)
+	require.Len(t, found, 3)
+	assert.Equal(t, "fenced_audit_writable", found[2].GetName())
+	assert.EqualValues(t, 1, found[2].GetMetric()[0].GetGauge().GetValue())
+	assert.Equal(t, "fenced_audit_failures_total", found[0].GetName())
+	assert.Equal(t, "fenced_audit_seq", found[1].GetName())
+	assert.EqualValues(t, 1, found[1].GetMetric()[0].GetGauge().GetValue())
+}
+
+// Who is refused an order is on record with what, why, and the code of the refusal. // I24
+func TestRefusedOrdersAreAudited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a, _ := openedAuditor(t, path)
+	c := control{events: event.NewStream(a.observe), audit: a}
+	c.Refused(wire.Order{Verb: wire.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
+		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
+	c.Refused(wire.Order{Verb: wire.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
+	require.NoError(t, a.close())
+	all := entries(t, path)
+	assert.Equal(t, "failed: retry by ada: it took too long", all[len(all)-1].Message)
+	e := all[len(all)-2]
+	e.Seq, e.At = 0, time.Time{}
+	assert.Equal(t, audit.Entry{
+		Type: event.Ordered, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Why: "it smells", Reason: "NotAuthorised",
+		Message: "refused: confirm-off by otto (uid 4004): it needs role admin",
+	}, e)
+}
+
+// Who looks at warnings sees all that keeps a node from being remediated, and nothing of a
+// run that goes well.
+func TestLevelsOfEvents(t *testing.T) {
+	for _, c := range []struct {
+		event event.Event
+		want  zapcore.Level
+	}{
+		{event.Event{Type: event.Started}, zapcore.InfoLevel},
+		{event.Event{Type: event.Acting, Action: remediate.SendOff}, zapcore.InfoLevel},
+		{event.Event{Type: event.Stepped, Step: remediate.Done}, zapcore.InfoLevel},
+		{event.Event{Type: event.Ordered}, zapcore.InfoLevel},
+		{event.Event{Type: event.ViewChanged}, zapcore.InfoLevel},
+		{event.Event{Type: event.ViewChanged, Message: "the API server is silent"}, zapcore.WarnLevel},
+		{event.Event{Type: sweep.EventBMC}, zapcore.InfoLevel},
+		{event.Event{Type: sweep.EventBMC, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.Refused, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.RefusalEnded}, zapcore.InfoLevel},
+		{event.Event{Type: event.CheckChanged, Message: "is Active"}, zapcore.InfoLevel},
+		{event.Event{Type: event.CheckChanged, Reason: reason.ShortCircuit, Message: "is Paused"}, zapcore.WarnLevel},
+		{event.Event{Type: event.LimitClosed, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.LimitOpened}, zapcore.InfoLevel},
+		{event.Event{Type: event.Failed, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.Stepped, Step: remediate.Waiting}, zapcore.WarnLevel},
+		{event.Event{Type: event.Stepped, Step: remediate.Held}, zapcore.ErrorLevel},
+	} {
+		core, logs := observer.New(zap.DebugLevel)
+		logEvents(zap.New(core))(c.event)
+		require.Equal(t, 1, logs.Len())
+		assert.Equal(t, c.want, logs.All()[0].Level, "%+v", c.event)
+	}
+}
+
+// The keys of an event are a contract: people search for them.
+func TestKeysOfEvents(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	logEvents(zap.New(core))(event.Event{Type: event.Stepped, Cluster: "prod", Node: "n", Machine: "ns/m", Check: "c", Run: "r", Step: remediate.Held,
+		Action: remediate.SendOff, Reason: reason.ShortCircuit, Message: "look"})
+	assert.Equal(t, "look", logs.All()[0].Message)
+	assert.Equal(t, map[string]any{"event": "Step", "cluster": "prod", "node": "n", "machine": "ns/m", "check": "c", "run": "r", "step": "Held",
+		"action": string(remediate.SendOff), "reason": "ShortCircuit"}, logs.All()[0].ContextMap())
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // reloadKubeconfig leads to a cluster that is not there.
@@ -85,8 +86,7 @@ func (r *reloadable) start() {
 	t := r.t
 	t.Helper()
 	notify := filepath.Join(r.dir, "notify")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	require.NoError(t, err)
+	socket := must.Do(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"}))(t)
 	t.Cleanup(func() { _ = socket.Close() })
 	r.systemd = make(chan string, 1000)
 	go func() { // as systemd does: the kernel keeps no more than ten messages, and then whoever sends one waits
@@ -100,8 +100,7 @@ func (r *reloadable) start() {
 	}()
 	t.Setenv("NOTIFY_SOCKET", notify)
 	ctx, cancel := context.WithCancel(t.Context())
-	r.fenced, err = build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, nil)
-	require.NoError(t, err)
+	r.fenced = must.Do(build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, nil))(t)
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx, r.signals) }()
 	t.Cleanup(func() {
@@ -117,8 +116,7 @@ func (r *reloadable) reload() event.Event {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for {
-		list, err := r.events.After(ctx, r.seq)
-		require.NoError(r.t, err)
+		list := must.Do(r.events.After(ctx, r.seq))(r.t)
 		for _, e := range list {
 			if r.seq = e.Seq; e.Type == event.Reloaded {
 				return e
@@ -183,18 +181,14 @@ func TestLogLevelLastsUntilAReload(t *testing.T) {
 	r := startReloadable(t)
 	client := api.New(filepath.Join(r.dir, "s.sock"))
 	o := wire.Order{Verb: wire.LogLevel, Level: "debug", Reason: "a BMC drops sessions"}
-	rep, err := client.Do(t.Context(), o)
-	require.NoError(t, err)
+	rep := must.Do(client.Do(t.Context(), o))(t)
 	assert.Equal(t, "the log level was info and is debug, until fenced is reloaded or restarted", rep.Value.Message)
 	assert.Equal(t, zapcore.DebugLevel, r.level.Level())
-	st, err := client.Status(t.Context())
-	require.NoError(t, err)
+	st := must.Do(client.Status(t.Context()))(t)
 	assert.Equal(t, "debug", st.Value.LogLevel)
-	rep, err = client.Do(t.Context(), o)
-	require.NoError(t, err)
+	rep = must.Do(client.Do(t.Context(), o))(t)
 	assert.True(t, rep.Value.Unchanged)
-	list, err := r.events.After(t.Context(), 0)
-	require.NoError(t, err)
+	list := must.Do(r.events.After(t.Context(), 0))(t)
 	recorded := 0
 	for _, e := range list {
 		if e.Type == event.Ordered && e.Why == o.Reason && e.Actor != "" {
@@ -203,7 +197,7 @@ func TestLogLevelLastsUntilAReload(t *testing.T) {
 	}
 	assert.Equal(t, 1, recorded)
 	o.Level = "loud"
-	_, err = client.Do(t.Context(), o)
+	_, err := client.Do(t.Context(), o)
 	assert.ErrorContains(t, err, `"loud" is no log level`)
 
 	r.reload()
@@ -291,8 +285,7 @@ func TestDaemonStartsWithABadFile(t *testing.T) {
 			assert.Equal(t, exitConfig, status)
 			assert.Contains(t, stderr, c.want)
 			r.start()
-			rep, err := api.New(filepath.Join(r.dir, "s.sock")).Status(t.Context())
-			require.NoError(t, err)
+			rep := must.Do(api.New(filepath.Join(r.dir, "s.sock")).Status(t.Context()))(t)
 			degraded := strings.Join(rep.Value.Degraded(), "\n")
 			for _, k := range rep.Value.Clusters {
 				refused := map[string]bool{"lab": c.lab, "prod": c.prod}[k.Name]
@@ -391,11 +384,9 @@ func (r *reloadable) askedReload() (status int, stdout, stderr string) {
 func TestAskedReloadFailsWithTheReason(t *testing.T) {
 	r := prepareReloadable(t)
 	r.writeClusters(both, "")
-	store, err := boltstore.Open(filepath.Join(r.dir, "state.db"))
-	require.NoError(t, err)
-	_, err = state.SaveRun(t.Context(), store, remediate.Begin(remediate.Run{ID: "r-1", Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
-		Target: remediate.Target{Cluster: "lab", Node: "n-1", Host: "lab/n-1"}}, time.Now()))
-	require.NoError(t, err)
+	store := must.Do(boltstore.Open(filepath.Join(r.dir, "state.db")))(t)
+	must.Do(state.SaveRun(t.Context(), store, remediate.Begin(remediate.Run{ID: "r-1", Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
+		Target: remediate.Target{Cluster: "lab", Node: "n-1", Host: "lab/n-1"}}, time.Now())))(t)
 	require.NoError(t, store.Close())
 	r.start()
 	r.toldSystemd("READY=1")
@@ -418,8 +409,7 @@ func TestAskedReloadFailsWithTheReason(t *testing.T) {
 	assert.Equal(t, exitConfig, status)
 	assert.Contains(t, stderr, "log.level")
 
-	list, err := r.events.After(t.Context(), 0)
-	require.NoError(t, err)
+	list := must.Do(r.events.After(t.Context(), 0))(t)
 	told := 0
 	for _, e := range list {
 		if e.Type == event.Reloaded {
@@ -470,15 +460,12 @@ func signalled(t *testing.T, r *reloadable, older bool) {
 	signal.Notify(caught, syscall.SIGHUP) // a shell cannot trap what is ignored where the tests run, as under nohup
 	defer signal.Stop(caught)
 	daemon := exec.CommandContext(t.Context(), "sh", "-c", `trap 'echo HUP >"$1"; exit' HUP; echo; while :; do sleep 0.1; done`, "sh", file)
-	ready, err := daemon.StdoutPipe()
-	require.NoError(t, err)
+	ready := must.Do(daemon.StdoutPipe())(t)
 	require.NoError(t, daemon.Start())
-	_, err = ready.Read(make([]byte, 1))
-	require.NoError(t, err)
+	must.Do(ready.Read(make([]byte, 1)))(t)
 	t.Setenv(mainPID, fmt.Sprint(daemon.Process.Pid))
 	if older { // its API has no such order
-		ln, err := net.Listen("unix", filepath.Join(r.dir, "s.sock"))
-		require.NoError(t, err)
+		ln := must.Do(net.Listen("unix", filepath.Join(r.dir, "s.sock")))(t)
 		old := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = w.Write([]byte(`{"code":"NotFound","message":"no route"}`))
@@ -490,8 +477,7 @@ func signalled(t *testing.T, r *reloadable, older bool) {
 	assert.Equal(t, exitOK, status, stderr)
 	assert.Contains(t, stdout, "the daemon was told by a signal")
 	require.NoError(t, daemon.Wait())
-	got, err := os.ReadFile(file)
-	require.NoError(t, err)
+	got := must.Do(os.ReadFile(file))(t)
 	assert.Equal(t, "HUP\n", string(got))
 	require.NoError(t, os.Remove(file))
 }

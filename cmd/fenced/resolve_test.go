@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/timeline"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // A name means one host, or is refused: never another host than the one that it names.
@@ -110,17 +111,14 @@ func (away) LockNode(context.Context, remediate.Run) (time.Duration, string, err
 // A Node that fenced has deleted is explained by its run, with the command that brings it back; an order
 // that needs the Node says the same.
 func TestDeletedNodeIsExplainedByItsRun(t *testing.T) {
-	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	defer store.Close()
 	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 	held := remediate.Run{ID: "a-1", Step: remediate.Held, Reason: reason.ConfirmedOff, Started: at, StepStarted: at, Isolated: at, Isolation: remediate.IsolateDelete,
 		Steps: []remediate.Visit{{Step: remediate.Held, Started: at}}, Note: "the host stays off", LeaveOff: true, Target: remediate.Target{Cluster: "prod", Node: "worker-3"}}
-	_, err = state.SaveRun(t.Context(), store, held)
-	require.NoError(t, err)
-	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
-		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}})
-	require.NoError(t, err)
+	must.Do(state.SaveRun(t.Context(), store, held))(t)
+	e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()
@@ -128,16 +126,14 @@ func TestDeletedNodeIsExplainedByItsRun(t *testing.T) {
 	const says = "worker-3 was deleted by run a-1, Held: ConfirmedOff since "
 	for _, name := range []string{"worker-3", "a-1"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
-			n, err := c.Resolve(wire.WantHost, wire.Named{Node: name})
-			require.NoError(t, err)
-			x, err := c.Explain(ctx, n.Cluster, n.Node)
-			require.NoError(t, err)
+			n := must.Do(c.Resolve(wire.WantHost, wire.Named{Node: name}))(t)
+			x := must.Do(c.Explain(ctx, n.Cluster, n.Node))(t)
 			assert.Equal(t, says+at.Format(time.RFC3339)+": the host stays off", x.Message)
 			assert.Equal(t, "fencectl unfence worker-3 --cluster prod --reason WHY", x.Next)
 			assert.Equal(t, "ConfirmedOff", x.Refused)
 		}, time.Minute, time.Millisecond)
 	}
-	_, err = c.Do(ctx, wire.Order{Verb: wire.Fence, Node: "worker-3", Reason: "x", Actor: "ada", Role: wire.Admin, DryRun: true})
+	_, err := c.Do(ctx, wire.Order{Verb: wire.Fence, Node: "worker-3", Reason: "x", Actor: "ada", Role: wire.Admin, DryRun: true})
 	var refused *api.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "UnderRemediation", refused.Code)

@@ -5,35 +5,35 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"iter"
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/fenced/fenced/internal/wire"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestEmptyListsAreNotNull(t *testing.T) {
 	path := serve(t, &fake{status: wire.Status{Clusters: []wire.ClusterStatus{{Name: "prod"}}}}, Roles{})
 	c := New(path)
-	st, err := c.Status(t.Context())
-	require.NoError(t, err)
+	st := must.Do(c.Status(t.Context()))(t)
 	assert.JSONEq(t, `{"apiVersion":"v1","version":"","armed":false,"paused":false,"pausedReason":"","runs":[],"blocked":[],"bmcs":{"total":0,"notDependable":0,"notChecked":0},
 		"clusters":[{"name":"prod","mode":"","armed":false,"owner":false,"epoch":0,"viewAgeSeconds":0,"nodes":0,"checks":[],"deviating":[]}]}`, string(st.Body))
-	tl, err := c.NodeTimeline(t.Context(), "", "n-1")
-	require.NoError(t, err)
+	tl := must.Do(c.NodeTimeline(t.Context(), "", "n-1"))(t)
 	assert.Equal(t, `{"apiVersion":"v1","runs":[]}`+"\n", string(tl.Body))
-	names, err := c.Names(t.Context(), "prod", "n-")
-	require.NoError(t, err)
+	names := must.Do(c.Names(t.Context(), "prod", "n-"))(t)
 	assert.JSONEq(t, `{"apiVersion":"v1","clusters":["prod"],"nodes":["n-1"],"machines":[],"checks":[],"runs":[],"openRuns":[]}`, string(names.Body))
-	ex, err := c.Explain(t.Context(), "prod", "n-1")
-	require.NoError(t, err)
+	ex := must.Do(c.Explain(t.Context(), "prod", "n-1"))(t)
 	assert.Equal(t, "prod", ex.Value.Cluster)
 	assert.Contains(t, string(ex.Body), `"gates":[]`)
 }
@@ -42,14 +42,11 @@ func TestFiltersReachTheDaemon(t *testing.T) {
 	d := &fake{runs: wire.Timeline{Runs: []wire.RunRecord{{ID: "r-1"}}}}
 	c := New(serve(t, d, Roles{}))
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	_, err := c.Runs(t.Context(), "prod", since)
-	require.NoError(t, err)
+	must.Do(c.Runs(t.Context(), "prod", since))(t)
 	assert.Equal(t, wire.RunFilter{Cluster: "prod", Since: since}, d.filter)
-	_, err = c.NodeTimeline(t.Context(), "prod", "n-1.example")
-	require.NoError(t, err)
+	must.Do(c.NodeTimeline(t.Context(), "prod", "n-1.example"))(t)
 	assert.Equal(t, wire.RunFilter{Cluster: "prod", Node: "n-1.example"}, d.filter)
-	_, err = c.Run(t.Context(), "r-1")
-	require.NoError(t, err)
+	must.Do(c.Run(t.Context(), "r-1"))(t)
 	assert.Equal(t, wire.RunFilter{ID: "r-1"}, d.filter)
 }
 
@@ -93,8 +90,7 @@ func TestKeptEventsEnd(t *testing.T) {
 
 func TestEventStreamEndsWithTheServer(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(path)
-	require.NoError(t, err)
+	ln := must.Do(Listen(path))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	served := make(chan error, 1)
@@ -133,8 +129,7 @@ func TestForeignAnswers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(shortDir(t), "s")
-			ln, err := Listen(path)
-			require.NoError(t, err)
+			ln := must.Do(Listen(path))(t)
 			defer ln.Close()
 			go func() {
 				if c, err := ln.Accept(); err == nil {
@@ -143,15 +138,14 @@ func TestForeignAnswers(t *testing.T) {
 					_ = c.(*net.UnixConn).CloseWrite()
 				}
 			}()
-			_, err = New(path).Run(t.Context(), "r-1")
+			_, err := New(path).Run(t.Context(), "r-1")
 			require.ErrorContains(t, err, tc.want)
 		})
 	}
 }
 
 func TestOrderBodyHidesRoute(t *testing.T) {
-	body, err := json.Marshal(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"})
-	require.NoError(t, err)
+	body := must.Do(json.Marshal(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"}))(t)
 	assert.JSONEq(t, `{"reason":"r"}`, string(body))
 	assert.True(t, strings.HasPrefix(pathOf(wire.Order{Verb: wire.Fence, Node: "a/b"}), "/v1/nodes/a%2Fb/"))
 }
@@ -160,12 +154,11 @@ func TestOrderBodyHidesRoute(t *testing.T) {
 // long before an order would have had to be answered.
 func TestSilentDaemonIsTold(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "s")
-	ln, err := net.Listen("unix", socket) // nobody accepts, as when the process is stopped
-	require.NoError(t, err)
+	ln := must.Do(net.Listen("unix", socket))(t) // nobody accepts, as when the process is stopped
 	defer ln.Close()
 	c := New(socket)
 	c.silence, c.reply = 20*time.Millisecond, 20*time.Millisecond
-	_, err = c.Status(t.Context())
+	_, err := c.Status(t.Context())
 	require.ErrorIs(t, err, ErrUnreachable)
 	require.ErrorIs(t, err, ErrSilent)
 	assert.NotContains(t, err.Error(), "order")
@@ -215,4 +208,197 @@ func TestExportIsWholeOrAnError(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, http.StatusInternalServerError, e.Status)
 	require.Equal(t, "the store is gone", e.Message)
+}
+
+// fake is a daemon that answers what it is told to and keeps the orders.
+type fake struct {
+	Daemon // what is not answered below
+
+	status  wire.Status
+	explain wire.Explanation
+	plan    wire.Plan
+	covers  wire.Coverage
+	runs    wire.Timeline
+	bmcs    wire.BMCs
+	events  []wire.Event
+	result  wire.OrderResult
+	export  string
+	means   map[wire.Named]wire.Named // what names mean that do not mean themselves
+	err     error
+
+	filter wire.RunFilter
+	orders []wire.Order
+	denied []wire.Order
+	codes  []string // why those were refused
+	block  *block   // of Do
+}
+
+// block makes one Do wait, and tells when it began and ended.
+type block struct{ began, until, ended chan struct{} }
+
+func (f *fake) Status(context.Context) (wire.Status, error) { return f.status, f.err }
+
+func (f *fake) Explain(_ context.Context, cluster, node string) (wire.Explanation, error) {
+	e := f.explain
+	e.Cluster, e.Node = cluster, node
+	return e, f.err
+}
+
+func (f *fake) Plan(context.Context, string) (wire.Plan, error) { return f.plan, f.err }
+
+func (f *fake) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) {
+	if means, ok := f.means[n]; ok {
+		return means, f.err
+	}
+	return n, nil
+}
+
+func (f *fake) Names(_ context.Context, cluster, prefix string) (wire.Names, error) {
+	return wire.Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err
+}
+
+func (f *fake) Coverage(context.Context, string) (wire.Coverage, error) { return f.covers, f.err }
+
+func (f *fake) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
+	f.filter.Cluster = cluster
+	return f.bmcs, f.err
+}
+
+func (f *fake) LookAtBMCs(_ context.Context, o wire.Order) (wire.BMCs, error) {
+	f.orders = append(f.orders, o)
+	return f.bmcs, f.err
+}
+
+func (f *fake) Runs(_ context.Context, filter wire.RunFilter) (wire.Timeline, error) {
+	f.filter = filter
+	return f.runs, f.err
+}
+
+func (f *fake) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
+	if f.block != nil {
+		close(f.block.began)
+		<-f.block.until
+		defer close(f.block.ended)
+	}
+	if ctx.Err() != nil {
+		return wire.OrderResult{}, ctx.Err()
+	}
+	f.orders = append(f.orders, o)
+	return f.result, f.err
+}
+
+func (f *fake) Refused(o wire.Order, e *Error) {
+	f.denied, f.codes = append(f.denied, o), append(f.codes, e.Code)
+}
+
+func (f *fake) Export(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, f.export)
+	return errors.Join(err, f.err)
+}
+
+func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
+		for _, e := range f.events {
+			if e.Seq > after && !yield(e, nil) {
+				return
+			}
+		}
+		<-ctx.Done()
+	}
+}
+
+// serve runs a server on a socket and gives the socket's path.
+func serve(t *testing.T, d Daemon, roles Roles) string {
+	t.Helper()
+	path := filepath.Join(shortDir(t), "s")
+	ln := must.Do(Listen(path))(t)
+	serveOn(t, ln, d, roles)
+	return path
+}
+
+func serveOn(t *testing.T, ln net.Listener, d Daemon, roles Roles, twoPersons ...wire.Verb) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- NewServer(d, roles, log.New(t.Output(), "", 0), twoPersons...).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			t.Error("the server did not stop")
+		}
+	})
+}
+
+// shortDir is a directory whose path fits a socket address.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir := must.Do(os.MkdirTemp("", "fenced"))(t)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func TestBMCsOnTheWire(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	d := &fake{bmcs: wire.BMCs{BMCs: []wire.BMC{
+		{Cluster: "prod", Node: "n-1", Host: "prod/n-1", Source: "hosts.d/a.yaml:3", Level: 1, Device: "ipmi://192.0.2.1:623", Driver: "ipmi",
+			Assurance: "strict", State: "ok", Dependable: true, Power: "On", PowerRaw: "01", Identity: "match", UUID: "4c4c", Serial: "S1",
+			LatencySeconds: 0.25, LatencyP95Seconds: 0.5, Checked: at, LastGood: at, Next: at, Manufacturer: "Dell", Model: "R650", Firmware: "7.0",
+			MACs: []string{"00:25:90:00:00:02"}, RestorePolicy: "previous", CertificateUntil: at, PowerEvents: []wire.PowerEvent{{At: at, Text: "power off"}},
+			Findings: []wire.BMCFinding{{Code: "RestorePolicy", Message: "it starts by itself"}}, Audited: at, Refused: []wire.BMCFinding{{Code: "Frozen", Message: "it lied"}}},
+		{Cluster: "prod", Node: "n-2", State: "failed", Reason: "InvalidHost", Problem: "no such scheme", Power: "Unknown", AuditProblem: "no session"},
+	}}}
+	c := New(serve(t, d, Roles{}))
+	rep := must.Do(c.BMCs(t.Context(), "prod"))(t)
+	assert.Equal(t, "prod", d.filter.Cluster)
+	assert.JSONEq(t, `{"apiVersion":"v1","bmcs":[
+	  {"cluster":"prod","node":"n-1","host":"prod/n-1","source":"hosts.d/a.yaml:3","level":1,"device":"ipmi://192.0.2.1:623","driver":"ipmi",
+	   "assurance":"strict","state":"ok","dependable":true,"power":"On","powerRaw":"01","identity":"match","uuid":"4c4c","serial":"S1",
+	   "latencySeconds":0.25,"latencyP95Seconds":0.5,"checked":"2026-01-01T00:00:00Z","lastGood":"2026-01-01T00:00:00Z","next":"2026-01-01T00:00:00Z",
+	   "failures":0,"manufacturer":"Dell","model":"R650","firmware":"7.0","macs":["00:25:90:00:00:02"],"restorePolicy":"previous",
+	   "certificateUntil":"2026-01-01T00:00:00Z","powerEvents":[{"at":"2026-01-01T00:00:00Z","text":"power off"}],
+	   "findings":[{"code":"RestorePolicy","message":"it starts by itself"}],"audited":"2026-01-01T00:00:00Z",
+	   "refused":[{"code":"Frozen","message":"it lied"}]},
+	  {"cluster":"prod","node":"n-2","level":0,"state":"failed","dependable":false,"reason":"InvalidHost","problem":"no such scheme",
+	   "power":"Unknown","identity":"","failures":0,"findings":[],"auditProblem":"no session"}]}`, string(rep.Body))
+	assert.Equal(t, 2, rep.Value.Undependable(), "a refused host, and an unusable one")
+	assert.Equal(t, 2, rep.Value.Weak(), "a finding, and a device that could not be looked at")
+	assert.Zero(t, wire.BMCs{BMCs: []wire.BMC{{Dependable: true, Refused: []wire.BMCFinding{{Code: "OwnHost"}}}}}.Undependable())
+	assert.Zero(t, wire.BMCs{BMCs: []wire.BMC{{Dependable: true}}}.Weak())
+}
+
+func TestLooksCarryRouteAndPeer(t *testing.T) {
+	d := &fake{}
+	c := New(serve(t, d, Roles{}))
+	rep := must.Do(c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"}))(t)
+	assert.Equal(t, `{"apiVersion":"v1","bmcs":[]}`+"\n", string(rep.Body))
+	must.Do(c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.AuditBMC, Node: "n-2"}))(t)
+	must.Do(c.Do(t.Context(), wire.Order{Verb: wire.EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true}))(t)
+	require.Len(t, d.orders, 3)
+	for i, want := range []wire.Order{
+		{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"},
+		{Verb: wire.AuditBMC, Node: "n-2"},
+		{Verb: wire.EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true, Role: wire.Admin},
+	} {
+		assert.NotEmpty(t, d.orders[i].Actor)
+		d.orders[i].Actor = ""
+		assert.Equal(t, want, d.orders[i])
+	}
+}
+
+// The status counts the devices as the list does.
+func TestBMCsAreCounted(t *testing.T) {
+	list := wire.BMCs{BMCs: []wire.BMC{
+		{Host: "prod/n-1", State: "ok", Dependable: true},
+		{Host: "prod/n-2", State: "failed", Dependable: true, Problem: "once"},
+		{Host: "prod/n-3", State: "failed"},
+		{Host: "prod/n-4", State: "unchecked", Dependable: true, Refused: []wire.BMCFinding{{Code: "NotEnrolled"}}},
+		{Host: "prod/n-5", State: "unchecked", Dependable: true},
+		{State: "failed", Reason: "InvalidHost", Problem: "no such scheme"},
+		{State: "unchecked", Reason: "NotSynced", Problem: "a cluster that is not seen yet"},
+	}}
+	assert.Equal(t, wire.BMCCount{Total: 6, NotDependable: 3, NotChecked: 1}, list.Count())
+	assert.Equal(t, 4, list.Undependable(), "and the cluster that is not seen")
 }

@@ -27,14 +27,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestListenMode(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(path)
-	require.NoError(t, err)
-	info, err := os.Lstat(path)
-	require.NoError(t, err)
+	ln := must.Do(Listen(path))(t)
+	info := must.Do(os.Lstat(path))(t)
 	assert.Equal(t, os.ModeSocket|0o660, info.Mode())
 	require.NoError(t, ln.Close())
 	assert.NoFileExists(t, path)
@@ -42,17 +41,14 @@ func TestListenMode(t *testing.T) {
 
 func TestSetGroup(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(path)
-	require.NoError(t, err)
+	ln := must.Do(Listen(path))(t)
 	require.ErrorContains(t, SetGroup(path, "no-such-group-here"), "find the group")
 	other := otherUser(t, "nobody")
-	group, err := user.LookupGroupId(other.Gid)
-	require.NoError(t, err)
+	group := must.Do(user.LookupGroupId(other.Gid))(t)
 	for range 2 {
 		require.NoError(t, SetGroup(path, group.Name))
 	}
-	info, err := os.Lstat(path)
-	require.NoError(t, err)
+	info := must.Do(os.Lstat(path))(t)
 	assert.Equal(t, os.ModeSocket|0o660, info.Mode())
 	s, ok := info.Sys().(*syscall.Stat_t)
 	require.True(t, ok)
@@ -63,21 +59,18 @@ func TestSetGroup(t *testing.T) {
 func TestListenReplacesOnlyADeadSocket(t *testing.T) {
 	t.Run("dead", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
-		dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-		require.NoError(t, err)
+		dead := must.Do(net.ListenUnix("unix", &net.UnixAddr{Name: path}))(t)
 		dead.SetUnlinkOnClose(false)
 		require.NoError(t, dead.Close())
 		require.FileExists(t, path)
-		ln, err := Listen(path)
-		require.NoError(t, err)
+		ln := must.Do(Listen(path))(t)
 		require.NoError(t, ln.Close())
 	})
 	t.Run("alive", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
-		alive, err := Listen(path)
-		require.NoError(t, err)
+		alive := must.Do(Listen(path))(t)
 		defer alive.Close()
-		_, err = Listen(path)
+		_, err := Listen(path)
 		require.ErrorContains(t, err, "another fenced answers there")
 		c, err := net.Dial("unix", path)
 		require.NoError(t, err, "the first one must go on")
@@ -103,8 +96,7 @@ func TestListenReplacesOnlyADeadSocket(t *testing.T) {
 // judged, as that user.
 func TestPeerOfAnotherUser(t *testing.T) {
 	nobody := otherUser(t, "nobody")
-	group, err := user.LookupGroupId(nobody.Gid)
-	require.NoError(t, err)
+	group := must.Do(user.LookupGroupId(nobody.Gid))(t)
 	path, ln := listenForAll(t)
 	serveOn(t, ln, &fake{}, Roles{Viewer: []string{"group:" + group.Name}})
 
@@ -153,8 +145,7 @@ func listenForAll(t *testing.T) (path string, ln net.Listener) {
 	dir := shortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	path = filepath.Join(dir, "s")
-	ln, err := Listen(path)
-	require.NoError(t, err)
+	ln = must.Do(Listen(path))(t)
 	require.NoError(t, os.Chmod(path, 0o666))
 	return path, ln
 }
@@ -165,10 +156,8 @@ func requestAs(t *testing.T, u *user.User, path, request, body string) string {
 	c := dialAs(t, u, path)
 	defer c.Close()
 	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
-	_, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", request, len(body), body)
-	require.NoError(t, err)
-	reply, err := io.ReadAll(c)
-	require.NoError(t, err)
+	must.Do(fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", request, len(body), body))(t)
+	reply := must.Do(io.ReadAll(c))(t)
 	return string(reply)
 }
 
@@ -176,8 +165,7 @@ func requestAs(t *testing.T, u *user.User, path, request, body string) string {
 // given back: it ends with its goroutine.
 func dialAs(t *testing.T, u *user.User, path string) net.Conn {
 	t.Helper()
-	uid, err := strconv.Atoi(u.Uid)
-	require.NoError(t, err)
+	uid := must.Do(strconv.Atoi(u.Uid))(t)
 	gid, err := strconv.Atoi(u.Gid)
 	require.NoError(t, err)
 	type result struct {
@@ -205,8 +193,7 @@ func dialAs(t *testing.T, u *user.User, path string) net.Conn {
 	require.NoError(t, r.err)
 	f := os.NewFile(uintptr(r.fd), path)
 	defer f.Close()
-	c, err := net.FileConn(f)
-	require.NoError(t, err)
+	c := must.Do(net.FileConn(f))(t)
 	return c
 }
 
@@ -219,8 +206,7 @@ func status(t *testing.T, c net.Conn) string {
 	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, _ = io.WriteString(c, follow) // one that is refused may be closed by now
 	line := make([]byte, len("HTTP/1.1 200"))
-	_, err := io.ReadFull(c, line)
-	require.NoError(t, err)
+	must.Do(io.ReadFull(c, line))(t)
 	return string(line[len("HTTP/1.1 "):])
 }
 
@@ -246,8 +232,7 @@ func holdAll(t *testing.T, u *user.User, path string, n int) (open int) {
 
 func descriptors(t *testing.T) int {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
+	list := must.Do(os.ReadDir("/proc/self/fd"))(t)
 	return len(list)
 }
 
@@ -255,8 +240,7 @@ func descriptors(t *testing.T) int {
 // them, keep neither an operator nor an admin from pausing the daemon, and the descriptors that it opens are bounded.
 func TestViewersTakeNoSeatOfAnAdmin(t *testing.T) {
 	viewers := []*user.User{otherUser(t, "nobody"), otherUser(t, "daemon"), otherUser(t, "bin"), otherUser(t, "sync"), otherUser(t, "games")}
-	group, err := user.LookupGroupId(viewers[0].Gid)
-	require.NoError(t, err)
+	group := must.Do(user.LookupGroupId(viewers[0].Gid))(t)
 	rights := Roles{Viewer: []string{"group:" + group.Name}, Operator: []string{"user:mail"}}
 	for _, u := range viewers {
 		rights.Viewer = append(rights.Viewer, "user:"+u.Username)
@@ -282,8 +266,7 @@ func TestViewersTakeNoSeatOfAnAdmin(t *testing.T) {
 	assert.Less(t, descriptors(t), before+3*all+20, "both ends and a pidfd of each that is open, and nothing of the others")
 
 	assert.Contains(t, requestAs(t, otherUser(t, "mail"), path, "POST /v1/pause", `{"reason":"storm"}`), "200 OK")
-	_, err = New(path).Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"})
-	require.NoError(t, err)
+	must.Do(New(path).Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"}))(t)
 	assert.Len(t, d.orders, 2)
 }
 
@@ -293,8 +276,7 @@ func TestOneUserCannotTakeAllSeats(t *testing.T) {
 	path := serve(t, &fake{}, Roles{})
 	var held []net.Conn
 	for range seatsFor[wire.Admin].each {
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
+		c := must.Do(net.Dial("unix", path))(t)
 		require.Equal(t, "200", status(t, c))
 		held = append(held, c)
 	}
@@ -324,8 +306,7 @@ func TestWhoHasNoRoleIsClosed(t *testing.T) {
 	for range 50 {
 		c := dialAs(t, nobody, path)
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
-		answer, err := io.ReadAll(c) // nothing is asked
-		require.NoError(t, err)
+		answer := must.Do(io.ReadAll(c))(t) // nothing is asked
 		assert.Contains(t, string(answer), "403 Forbidden")
 		assert.Contains(t, string(answer), CodeNotAuthorised)
 		require.NoError(t, c.Close())
@@ -340,8 +321,7 @@ func TestWhoHasNoRoleIsClosed(t *testing.T) {
 // TestFullQueueIsWaitedFor: while as many wait to be let in as the kernel keeps, the client tries again.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	fd := must.Do(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(t)
 	defer syscall.Close(fd)
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 	require.NoError(t, syscall.Listen(fd, 0))

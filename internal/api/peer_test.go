@@ -24,6 +24,7 @@ import (
 
 	"github.com/fenced/fenced/internal/login"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestMain is also a client of another user, and a server that is confined: see requestBy, and
@@ -85,8 +86,7 @@ func requestBy(t *testing.T, uid, login uint32, path, request, body string) stri
 
 func uidOf(t *testing.T, u *user.User) uint32 {
 	t.Helper()
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	require.NoError(t, err)
+	uid := must.Do(strconv.ParseUint(u.Uid, 10, 32))(t)
 	return uint32(uid)
 }
 
@@ -95,8 +95,7 @@ func program(t *testing.T) string {
 	t.Helper()
 	dir := shortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
-	text, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("/proc/self/exe"))(t)
 	path := filepath.Join(dir, "client")
 	require.NoError(t, os.WriteFile(path, text, 0o755))
 	require.NoError(t, os.Chmod(path, 0o755))
@@ -171,11 +170,9 @@ func connectAs(t *testing.T, uid uint32) (accepted *net.UnixConn, end func()) {
 		cmd = exec.CommandContext(t.Context(), "sh", "-c", `echo "$1" >/proc/self/loginuid && exec "$2"`, "sh", fmt.Sprint(uid), program(t))
 	}
 	cmd.Env = []string{"FENCED_TEST_CLIENT=" + path, endsAtOnce}
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	in := must.Do(cmd.StdinPipe())(t)
 	require.NoError(t, cmd.Start())
-	c, err := ln.Accept()
-	require.NoError(t, err)
+	c := must.Do(ln.Accept())(t)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c.(*net.UnixConn), func() {
 		require.NoError(t, cmd.Process.Kill())
@@ -217,8 +214,7 @@ func TestHiddenProcessIsNobody(t *testing.T) {
 func TestHiddenProcessHasALogin(t *testing.T) {
 	path := filepath.Join(shortDir(t), "login.sock")
 	require.NoError(t, os.Chmod(filepath.Dir(path), 0o755))
-	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	require.NoError(t, err)
+	ln := must.Do(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	require.NoError(t, os.Chmod(path, 0o666))
 	done := make(chan error, 1)
 	go func() { done <- login.Serve(ln, time.Hour) }()
@@ -232,8 +228,7 @@ func hiddenPeer(t *testing.T, helper string) string {
 	t.Helper()
 	needLogins(t)
 	c, _ := connectAs(t, 4003)
-	file, err := c.File()
-	require.NoError(t, err)
+	file := must.Do(c.File())(t)
 	defer file.Close()
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
 		`mount -t proc -o hidepid=invisible proc /proc && exec setpriv --reuid=4005 --regid=4005 --clear-groups "$1"`, "sh", program(t))
@@ -256,10 +251,9 @@ func TestLoginThatCannotBeAskedFor(t *testing.T) {
 	d := &fake{}
 	s := NewServer(d, roles, log.New(t.Output(), "", 0), wire.Fence)
 	give := func(v wire.Verb, p Peer) error {
-		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", strings.NewReader(`{"reason":"disk"}`))
-		require.NoError(t, err)
+		r := must.Do(http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", strings.NewReader(`{"reason":"disk"}`)))(t)
 		r.SetPathValue("node", "n-1")
-		_, err = s.order(v)(t.Context(), r)
+		_, err := s.order(v)(t.Context(), r)
 		return err
 	}
 	for _, p := range []Peer{root, admin, oper} {

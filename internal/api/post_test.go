@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,8 +52,7 @@ func TestSecondPerson(t *testing.T) {
 	refused(word(root, func(o *wire.Order) { o.Yes = true }))
 	refused(word(root, func(o *wire.Order) { o.Node, o.Machine = "", "ns/n-1" }))
 	refused(word(admin, func(o *wire.Order) { o.Node, o.Machine = "", "ns/n-2" })) // another Machine than root's
-	o, err := word(root, nil)
-	require.NoError(t, err)
+	o := must.Do(word(root, nil))(t)
 	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002) as root (uid 0)", o.Actor)
 	assert.Equal(t, "anna looked; root looked", o.Reason)
 	refused(word(root, nil)) // the first word is used up
@@ -60,8 +60,7 @@ func TestSecondPerson(t *testing.T) {
 	now = now.Add(secondWithin)
 	refused(word(admin, nil)) // and this one was forgotten
 	now = now.Add(secondWithin - time.Second)
-	_, err = word(root, nil)
-	require.NoError(t, err)
+	must.Do(word(root, nil))(t)
 }
 
 // TestSecondPersonIsNotAskedFor what is not configured, and what only looks.
@@ -90,11 +89,10 @@ func TestSecondPersonOverHTTP(t *testing.T) {
 	s := NewServer(d, roles, log.New(t.Output(), "", 0), wire.Fence)
 	order := s.order(wire.Fence)
 	for i, p := range []Peer{admin, admin, oper} {
-		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil)
-		require.NoError(t, err)
+		r := must.Do(http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil))(t)
 		r.SetPathValue("node", "n-1")
 		r.Body = io.NopCloser(strings.NewReader(`{"reason":"disk"}`))
-		_, err = order(t.Context(), r)
+		_, err := order(t.Context(), r)
 		assert.Equal(t, i < 2, err != nil)
 	}
 	assert.Equal(t, []string{CodeSecondPersonNeeded, CodeSecondPersonNeeded}, d.codes, "both words are on record")

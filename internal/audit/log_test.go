@@ -16,14 +16,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 var origin = Origin{Version: "1.2.3", Host: "bastion", Store: "STOREID"}
 
 func opened(t *testing.T, path string) *Log {
 	t.Helper()
-	l, err := Open(path, Options{Origin: origin})
-	require.NoError(t, err)
+	l := must.Do(Open(path, Options{Origin: origin}))(t)
 	t.Cleanup(func() { _ = l.Close() }) // a second Close does nothing
 	return l
 }
@@ -33,8 +34,7 @@ func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "audit.jso
 func appendN(t *testing.T, l *Log, n int) (last Head) {
 	t.Helper()
 	for i := range n {
-		h, err := l.Append(t.Context(), Entry{Type: "Action", Node: fmt.Sprintf("n-%d", i), Action: "SendOff"})
-		require.NoError(t, err)
+		h := must.Do(l.Append(t.Context(), Entry{Type: "Action", Node: fmt.Sprintf("n-%d", i), Action: "SendOff"}))(t)
 		last = h
 	}
 	return last
@@ -51,16 +51,14 @@ func written(t *testing.T, path string, n int) (last Head) {
 
 func lines(t *testing.T, path string) [][]byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(path))(t)
 	return bytes.SplitAfter(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 }
 
 // types are those of all entries at path, which must be whole.
 func types(t *testing.T, path string) (all []string) {
 	t.Helper()
-	_, err := Walk(path, func(l Line) error { all = append(all, l.Entry.Type); return nil })
-	require.NoError(t, err)
+	must.Do(Walk(path, func(l Line) error { all = append(all, l.Entry.Type); return nil }))(t)
 	return all
 }
 
@@ -74,19 +72,17 @@ func TestChainGoesOnOverStarts(t *testing.T) {
 	last := appendN(t, l, 2)
 	assert.EqualValues(t, 7, last.Seq)
 
-	s, err := Verify(path, first, last)
-	require.NoError(t, err)
+	s := must.Do(Verify(path, first, last))(t)
 	assert.Equal(t, last, s.Head)
 	assert.Zero(t, s.Torn)
 	assert.Equal(t, []string{Opened, "Action", "Action", "Action", Opened, "Action", "Action"}, types(t, path))
 	var e Entry
-	_, err = Walk(path, func(l Line) error {
+	must.Do(Walk(path, func(l Line) error {
 		if l.Entry.Seq == 5 {
 			e = l.Entry
 		}
 		return nil
-	})
-	require.NoError(t, err)
+	}))(t)
 	assert.Equal(t, origin, *e.Origin)
 }
 
@@ -112,8 +108,7 @@ func TestGroupCommit(t *testing.T) {
 		all = append(all, h)
 	}
 	require.Len(t, all, 200, "each has a place of its own")
-	_, err := Verify(path, all...)
-	require.NoError(t, err)
+	must.Do(Verify(path, all...))(t)
 }
 
 func TestAddKeepsItsTurn(t *testing.T) {
@@ -122,8 +117,7 @@ func TestAddKeepsItsTurn(t *testing.T) {
 	for range 50 {
 		l.Add(Entry{Type: "Step"})
 	}
-	h, err := l.Append(t.Context(), Entry{Type: "Action"})
-	require.NoError(t, err)
+	h := must.Do(l.Append(t.Context(), Entry{Type: "Action"}))(t)
 	assert.EqualValues(t, 52, h.Seq)
 	assert.Zero(t, l.Failures())
 }
@@ -141,8 +135,7 @@ func TestFailedWritesAreTakenBack(t *testing.T) {
 	path := newPath(t)
 	var told []error
 	began := time.Now()
-	l, err := Open(path, Options{Origin: origin, OnError: func(err error) { told = append(told, err) }})
-	require.NoError(t, err)
+	l := must.Do(Open(path, Options{Origin: origin, OnError: func(err error) { told = append(told, err) }}))(t)
 	before := appendN(t, l, 1)
 	good := l.file
 	broken, err := os.Open(path) // may not be written
@@ -167,8 +160,7 @@ func TestFailedWritesAreTakenBack(t *testing.T) {
 	require.Error(t, told[0])
 	require.NoError(t, told[1])
 
-	_, err = Verify(path, before)
-	require.NoError(t, err)
+	must.Do(Verify(path, before))(t)
 	assert.Equal(t, []string{Opened, "Action", Lost, "Action"}, types(t, path))
 	assert.Contains(t, string(lines(t, path)[2]), "2 entries could not be written")
 }
@@ -205,31 +197,25 @@ func TestClosedLogTakesNothing(t *testing.T) {
 // A large file is put aside, and the chain goes on.
 func TestLargeFileIsPutAside(t *testing.T) {
 	path := newPath(t)
-	l, err := Open(path, Options{Origin: origin, MaxFile: 2000})
-	require.NoError(t, err)
+	l := must.Do(Open(path, Options{Origin: origin, MaxFile: 2000}))(t)
 	last := appendN(t, l, 40)
 	require.NoError(t, l.Close())
-	files, err := Files(path)
-	require.NoError(t, err)
+	files := must.Do(Files(path))(t)
 	require.Greater(t, len(files), 3)
-	_, err = Verify(path, last)
-	require.NoError(t, err)
+	must.Do(Verify(path, last))(t)
 
 	// Reopened after a crash between the two names of one file.
 	require.NoError(t, os.Link(path, path+".000000000999"))
 	l = opened(t, path)
 	last = appendN(t, l, 1)
-	_, err = Verify(path, last)
-	require.NoError(t, err)
+	must.Do(Verify(path, last))(t)
 
 	// The oldest was taken away: its end must be vouched for.
-	gone, err := walkFile(files[0], func(Line) error { return nil })
-	require.NoError(t, err)
+	gone := must.Do(walkFile(files[0], func(Line) error { return nil }))(t)
 	require.NoError(t, os.Remove(files[0]))
-	_, err = Verify(path, last)
+	_, err := Verify(path, last)
 	require.ErrorContains(t, err, "removed on purpose")
-	_, err = Verify(path, last, gone.Head)
-	require.NoError(t, err)
+	must.Do(Verify(path, last, gone.Head))(t)
 
 	// One in the middle was taken away: nothing vouches for that.
 	require.NoError(t, os.Remove(files[2]))
@@ -245,14 +231,12 @@ func TestEntriesAreBoundedAndPrintable(t *testing.T) {
 		gates[i] = Gate{Name: strings.Repeat("g", 5000), Value: "\x1b]0;owned\a\xff<>&\""}
 	}
 	long := strings.Repeat("\u202e\x00", 4000)
-	_, err := l.Append(t.Context(), Entry{Type: "Started", Machine: long, Message: long, Why: long, Inputs: long, Gates: gates})
-	require.NoError(t, err)
+	must.Do(l.Append(t.Context(), Entry{Type: "Started", Machine: long, Message: long, Why: long, Inputs: long, Gates: gates}))(t)
 	line := lines(t, path)[1]
 	assert.Less(t, len(line), maxLine)
 	assert.NotContains(t, string(line), "\x1b")
 	assert.NotContains(t, string(line), "\u202e")
-	_, err = Verify(path)
-	require.NoError(t, err)
+	must.Do(Verify(path))(t)
 }
 
 func TestWriteThatHangsIsNotWaitedFor(t *testing.T) {
@@ -321,8 +305,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+path)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
+		out := must.Do(cmd.StdoutPipe())(t)
 		require.NoError(t, cmd.Start())
 		scan := bufio.NewScanner(out)
 		for n := 0; scan.Scan(); n++ {
@@ -330,8 +313,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 				break // cut by the kill
 			}
 			require.NotContains(t, scan.Text(), "error")
-			h, err := ParseHead(scan.Text())
-			require.NoError(t, err)
+			h := must.Do(ParseHead(scan.Text()))(t)
 			heads = append(heads, h)
 			if n == 20+7*i {
 				require.NoError(t, cmd.Process.Kill())
@@ -343,9 +325,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	require.Greater(t, len(heads), 12*20)
 	l := opened(t, path)
 	require.NoError(t, l.Close())
-	_, err := Verify(path, heads...)
-	require.NoError(t, err)
-	files, err := Files(path)
-	require.NoError(t, err)
+	must.Do(Verify(path, heads...))(t)
+	files := must.Do(Files(path))(t)
 	require.Greater(t, len(files), 2, "files were put aside, too")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestUnfinishedLineIsCutOff(t *testing.T) {
@@ -24,8 +26,7 @@ func TestUnfinishedLineIsCutOff(t *testing.T) {
 		require.NoError(t, err, "it may be being written")
 		assert.EqualValues(t, cut, s.Torn)
 		require.NoError(t, opened(t, path).Close())
-		s, err = Verify(path, last)
-		require.NoError(t, err)
+		s = must.Do(Verify(path, last))(t)
 		assert.Zero(t, s.Torn)
 		assert.Equal(t, []string{Opened, "Action", "Action", "Action", Opened, Repaired}, types(t, path))
 	}
@@ -57,8 +58,7 @@ func TestDamagedLogIsRefused(t *testing.T) {
 			var broken *Broken
 			require.ErrorAs(t, err, &broken)
 			require.ErrorContains(t, err, "move it away")
-			left, err := os.ReadFile(path)
-			require.NoError(t, err)
+			left := must.Do(os.ReadFile(path))(t)
 			assert.Equal(t, data, left)
 		})
 	}
@@ -72,8 +72,7 @@ func TestNewLogFollowsTheOneThatWasMovedAway(t *testing.T) {
 	require.EqualValues(t, last.Seq+1, opened(t, path).Head().Seq)
 	_, err := Verify(path)
 	require.ErrorContains(t, err, "it starts with entry 5")
-	_, err = Verify(path, last)
-	require.NoError(t, err)
+	must.Do(Verify(path, last))(t)
 }
 
 func TestRememberedHeadMustBeReadable(t *testing.T) {
@@ -85,8 +84,7 @@ func TestRememberedHeadMustBeReadable(t *testing.T) {
 
 func TestParseHead(t *testing.T) {
 	l := opened(t, newPath(t))
-	h, err := ParseHead(l.Head().String())
-	require.NoError(t, err)
+	h := must.Do(ParseHead(l.Head().String()))(t)
 	assert.Equal(t, l.Head(), h)
 	for _, text := range []string{"", "1", "x:" + h.String()[2:], "-1" + h.String()[1:], h.String() + "0", h.String()[:60], "1:" + string(bytes.ToUpper([]byte(h.String()[2:])))} {
 		_, err := ParseHead(text)
@@ -125,19 +123,17 @@ func TestOnlyARegularFileIsALog(t *testing.T) {
 // texts are the messages in the files that have the log's name, in order.
 func texts(t *testing.T, path string) (list []string) {
 	t.Helper()
-	_, err := Walk(path, func(l Line) error {
+	must.Do(Walk(path, func(l Line) error {
 		list = append(list, l.Entry.Message)
 		return nil
-	})
-	require.NoError(t, err)
+	}))(t)
 	return list
 }
 
 // add appends an entry that says something.
 func add(t *testing.T, l *Log, text string) Head {
 	t.Helper()
-	h, err := l.Append(t.Context(), Entry{Type: "Action", Message: text})
-	require.NoError(t, err)
+	h := must.Do(l.Append(t.Context(), Entry{Type: "Action", Message: text}))(t)
 	return h
 }
 
@@ -154,8 +150,7 @@ func TestLogThatLostItsName(t *testing.T) {
 	assert.Contains(t, texts(t, path), "after")
 	_, err := Verify(path, before, after)
 	require.NoError(t, err, "both files are one log")
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := must.Do(os.Stat(path))(t)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	require.NoError(t, os.Remove(path))
@@ -173,14 +168,12 @@ func TestLogThatLostItsName(t *testing.T) {
 // does not empty the one that has the log's name.
 func TestLogWithALeftOverName(t *testing.T) {
 	path := newPath(t)
-	l, err := Open(path, Options{Origin: origin, MaxFile: 2000})
-	require.NoError(t, err)
+	l := must.Do(Open(path, Options{Origin: origin, MaxFile: 2000}))(t)
 	first := appendN(t, l, 1)
 	require.NoError(t, os.Link(path, path+".new"))
 	last := appendN(t, l, 40)
 	require.NoError(t, l.Close())
-	_, err = Verify(path, first, last)
-	require.NoError(t, err)
+	must.Do(Verify(path, first, last))(t)
 }
 
 // What stands there under the log's name, or has become of its file, is nothing that
@@ -193,10 +186,8 @@ func TestLogThatSomethingElseHasTouched(t *testing.T) {
 		"truncated": func(path string) error { return os.Truncate(path, 0) },
 		"shortened": func(path string) error { return os.Truncate(path, 100) },
 		"lengthened": func(path string) error {
-			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-			require.NoError(t, err)
-			_, err = f.WriteString("x\n")
-			require.NoError(t, err)
+			f := must.Do(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
+			must.Do(f.WriteString("x\n"))(t)
 			return f.Close()
 		},
 		"a directory has its name": func(path string) error {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Whatever is done to the bytes of a log is found against its exported head.
@@ -19,10 +20,8 @@ func TestEveryChangeIsFound(t *testing.T) {
 	path := newPath(t)
 	written(t, path, 6)
 	exported := written(t, path, 6) // a second beginning that could pass for the first
-	original, err := os.ReadFile(path)
-	require.NoError(t, err)
-	_, err = Verify(path, exported)
-	require.NoError(t, err)
+	original := must.Do(os.ReadFile(path))(t)
+	must.Do(Verify(path, exported))(t)
 
 	law.Check(t, func(t *rapid.T) {
 		changed := change(t, original)
@@ -78,19 +77,16 @@ func TestChainMadeAnewIsFound(t *testing.T) {
 	exported := written(t, path, 5)
 	forged := newPath(t)
 	written(t, forged, 9)
-	_, err := Verify(forged)
-	require.NoError(t, err)
-	_, err = Verify(forged, exported)
+	must.Do(Verify(forged))(t)
+	_, err := Verify(forged, exported)
 	require.ErrorContains(t, err, "the log was rebuilt")
 }
 
 func FuzzRead(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "audit.jsonl")
-	l, err := Open(path, Options{Origin: origin})
-	require.NoError(f, err)
+	l := must.Do(Open(path, Options{Origin: origin}))(f)
 	require.NoError(f, l.Close())
-	data, err := os.ReadFile(path)
-	require.NoError(f, err)
+	data := must.Do(os.ReadFile(path))(f)
 	f.Add(data)
 	f.Add(data[:len(data)-1])
 	f.Add([]byte(beforePrev + beforeHash + beforeEntry + afterEntry + "\n"))
@@ -145,10 +141,8 @@ func TestTail(t *testing.T) {
 	require.NoError(t, Tail(path, 1<<20, collect))
 	assert.Len(t, seqs, 51, "Opened and all others")
 
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	require.NoError(t, err)
-	_, err = file.WriteString(`{"prev":"torn`)
-	require.NoError(t, err)
+	file := must.Do(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
+	must.Do(file.WriteString(`{"prev":"torn`))(t)
 	require.NoError(t, file.Close())
 	seqs = nil
 	require.NoError(t, Tail(path, 1000, collect))

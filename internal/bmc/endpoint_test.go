@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 func ipmiAt(host string, port int) Endpoint {
@@ -86,8 +88,7 @@ func TestParseEndpoint(t *testing.T) {
 		{"irmc://h", ipmiAt("h", 623), "ipmi://h:623"},
 	} {
 		t.Run(c.address, func(t *testing.T) {
-			e, err := ParseEndpoint(c.address)
-			require.NoError(t, err)
+			e := must.Do(ParseEndpoint(c.address))(t)
 			assert.Equal(t, c.want, e)
 			assert.Equal(t, c.text, e.String())
 		})
@@ -114,8 +115,7 @@ func TestParseEndpointSchemes(t *testing.T) {
 		require.ErrorContains(t, err, "+ssh is neither +http nor +https")
 	}
 	for _, name := range []string{"ipmi", "libvirt", "irmc"} {
-		e, err := ParseEndpoint(strings.ToUpper(name) + "://h")
-		require.NoError(t, err)
+		e := must.Do(ParseEndpoint(strings.ToUpper(name) + "://h"))(t)
 		require.Equal(t, ipmiAt("h", 623), e, name)
 		for _, transport := range []string{"+http", "+https"} {
 			_, err := ParseEndpoint(name + transport + "://h")
@@ -231,12 +231,10 @@ func TestServes(t *testing.T) {
 		"https://admin@bmc.example/":     false,
 		"//bmc.example/":                 false,
 	} {
-		u, err := url.Parse(text)
-		require.NoError(t, err)
+		u := must.Do(url.Parse(text))(t)
 		assert.Equal(t, want, secure.Serves(u), text)
 	}
-	plain, err := url.Parse("http://bmc.example/")
-	require.NoError(t, err)
+	plain := must.Do(url.Parse("http://bmc.example/"))(t)
 	assert.True(t, Endpoint{Host: "bmc.example", Port: 80, Plain: true}.Serves(plain))
 	assert.False(t, Endpoint{Host: "bmc.example", Port: 8000, Plain: true}.Serves(plain))
 }
@@ -317,8 +315,7 @@ func TestParseAgentAddress(t *testing.T) {
 // TestEverySchemeHasARow: the table of addresses says of each scheme in the code
 // what it does.
 func TestEverySchemeHasARow(t *testing.T) {
-	text, err := os.ReadFile("../../docs/power.md")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("../../docs/power.md"))(t)
 	rows := map[string][]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)`( \\(removed\\))? \\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
 		if cells := strings.Split(m[3], " | "); len(cells) == 4 && (strings.TrimSpace(cells[0]) == "yes" || strings.TrimSpace(cells[0]) == "no") {
@@ -331,8 +328,7 @@ func TestEverySchemeHasARow(t *testing.T) {
 			if !assert.True(t, ok, "power.md has no row %s", name) {
 				continue
 			}
-			e, err := ParseEndpoint(name + "://h/redfish/v1/Systems/1")
-			require.NoError(t, err)
+			e := must.Do(ParseEndpoint(name + "://h/redfish/v1/Systems/1"))(t)
 			port := strconv.Itoa(e.Port)
 			assert.Regexp(t, "(?i)^"+string(e.Protocol)+`\b`, row[1], name)
 			assert.Regexp(t, "^"+port+`\b`, row[2], name)

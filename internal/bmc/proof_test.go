@@ -1,13 +1,28 @@
 package bmc
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -148,4 +163,182 @@ func TestAcceptance(t *testing.T) {
 	assert.False(t, a.OffAccepted(), "the BMC restarted")
 	assert.False(t, a.AddReading(in(7)).OffAccepted(), "and does not take it back")
 	assert.True(t, a.AddCommand(CommandOff, nil).OffAccepted(), "sent again")
+}
+
+// I1: of a name that is there twice, neither value counts.
+func TestCheckNames(t *testing.T) {
+	deep := strings.Repeat(`{"a":[`, maxNesting/2)
+	for body, repeated := range map[string]string{
+		`{"PowerState":"On","PowerState":"Off"}`:                       "PowerState",
+		`{"PowerState":"Off","PowerState":"Off"}`:                      "PowerState",
+		`{"PowerState":"On","powerstate":"Off"}`:                       "powerstate",
+		`{"PowerState":"On","Power\u0053tate":"Off"}`:                  "PowerState",
+		`{"PowerState":"On","Power` + "\u017f" + `tate":"Off"}`:        "Power" + "\u017f" + "tate",
+		`{"s` + "\u212a" + `u":"a","SKU":"b"}`:                         "SKU",
+		`{"a":{"b":[1,{"c":1,"d":{},"c":2}]}}`:                         "c",
+		`[{"UUID":"a"},{"UUID":"a","uuid":"b"}]`:                       "uuid",
+		`{"Actions":{},"ACTIONS":{}}`:                                  "ACTIONS",
+		`{"power_status":1,"Power_Status":0}`:                          "Power_Status",
+		`{"a":{"x":1},"b":{"x":1},"c":[{"x":1},{"x":1}],"x":"x"}`:      "",
+		`{"Links":{"ManagedBy":[]},"links":{"self":{"href":"/"}}}`:     "",
+		`{"PowerState":"On","Power":"PowerState","a":["UUID","UUID"]}`: "",
+		`{"n":4e444,"s":"\ud800","e":{},"f":[]}` + "\n\x00":            "",
+		`"text"`: "", `null`: "", `7`: "", ` [] `: "",
+	} {
+		err := CheckNames([]byte(body))
+		if repeated == "" {
+			require.NoError(t, err, body)
+			continue
+		}
+		e, ok := errors.AsType[*RepeatedError](err)
+		require.True(t, ok, body)
+		assert.Equal(t, repeated, e.Name, body)
+	}
+	for _, body := range []string{``, `{`, `{"a":1`, `{"a" 1}`, `{} {}`, `{"PowerState":"On"}{"PowerState":"Off"}`, `[1]x`, `<html>`, deep + `{`} {
+		err := CheckNames([]byte(body))
+		require.Error(t, err, body)
+		_, repeats := errors.AsType[*RepeatedError](err)
+		assert.False(t, repeats, body)
+	}
+	assert.NoError(t, CheckNames([]byte(deep+strings.Repeat(`]}`, maxNesting/2))))
+	long := strings.Repeat("x", 4096)
+	assert.Less(t, len(CheckNames([]byte(`{"`+long+`":1,"`+long+`":2}`)).Error()), 100, "an error is short")
+}
+
+// FuzzCheckNames: what passes has one meaning. Whatever is read from it by an exact
+// name or by encoding/json's own rules, it is the same value.
+func FuzzCheckNames(f *testing.F) {
+	for _, s := range []string{
+		`{"PowerState":"On","PowerState":"Off"}`, `{"PowerState":"On","powerstate":"Off"}`, `{"a":{"b":1,"b":2}}`, `[{},{}]`, `{"PowerState":"Off"} x`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if CheckNames(b) != nil {
+			return
+		}
+		b = []byte(strings.TrimRight(string(b), "\x00 \t\r\n"))
+		require.True(t, json.Valid(b))
+		var exact map[string]json.RawMessage
+		var field struct{ PowerState json.RawMessage }
+		if json.Unmarshal(b, &exact) != nil || json.Unmarshal(b, &field) != nil {
+			return // no object
+		}
+		if word, ok := exact["PowerState"]; ok {
+			assert.Equal(t, string(word), string(field.PowerState))
+		}
+	})
+}
+
+func TestPrintable(t *testing.T) {
+	assert.Equal(t, "a b", Printable("a\nb", 10))
+	assert.Equal(t, "ä", Printable("ää", 3), "no half character")
+	assert.Len(t, Printable(strings.Repeat("x", 1000), 300), 300)
+}
+
+// A name that is not written as fold writes it would never be found.
+func TestReadNamesAreFolded(t *testing.T) {
+	for name := range readNames {
+		assert.Equal(t, fold(name), name)
+	}
+}
+
+func TestZeroPowerStateIsUnknown(t *testing.T) {
+	var s PowerState
+	assert.Equal(t, Unknown, s)
+	assert.Equal(t, "Unknown", s.String())
+	assert.Equal(t, "On", On.String())
+	assert.Equal(t, "Off", Off.String())
+	assert.Equal(t, "Unknown", PowerState(9).String())
+}
+
+func TestCommandsAreAbsolute(t *testing.T) { // I3
+	assert.Equal(t, "off", CommandOff.String())
+	assert.Equal(t, "on", CommandOn.String())
+	assert.Equal(t, "no command", Command(0).String())
+}
+
+func TestErrors(t *testing.T) {
+	cause := errors.New("i/o timeout")
+	err := &Error{Kind: KindUnreachable, Op: "read power state", Addr: "192.0.2.13:623", Err: cause}
+	assert.Equal(t, "read power state of 192.0.2.13:623: i/o timeout", err.Error())
+	assert.ErrorIs(t, err, cause)
+	assert.Equal(t, KindUnreachable, KindOf(fmt.Errorf("look: %w", err)))
+	assert.Equal(t, KindProtocol, KindOf(cause), "an error without a kind broke the contract")
+	assert.Equal(t, Kind(""), KindOf(nil))
+	assert.EqualError(t, WithKind(KindTLS, cause), "i/o timeout")
+	assert.ErrorIs(t, WithKind(KindTLS, cause), cause)
+}
+
+// Errors of a connection have the same kind in each driver; what is none has no kind here.
+func TestKindOfTransport(t *testing.T) {
+	dial := func(err error) error { return fmt.Errorf("get: %w", &net.OpError{Op: "dial", Net: "tcp", Err: err}) }
+	for _, c := range []struct {
+		err  error
+		want Kind
+	}{
+		{dial(syscall.ECONNREFUSED), KindRefused},
+		{dial(syscall.EHOSTUNREACH), KindUnreachable},
+		{&net.DNSError{Err: "no such host", Name: "bmc"}, KindUnreachable},
+		{syscall.ECONNRESET, KindUnreachable},
+		{io.ErrUnexpectedEOF, KindUnreachable},
+		{context.DeadlineExceeded, KindUnreachable},
+		{dial(&tls.CertificateVerificationError{Err: errors.New("self-signed")}), KindTLS},
+		{errors.New("not JSON"), ""},
+	} {
+		assert.Equal(t, c.want, KindOfTransport(c.err), "%v", c.err)
+	}
+}
+
+// hidden holds a Secret where fmt cannot ask its methods.
+type hidden struct{ password Secret }
+
+func TestSecretNeverPrints(t *testing.T) { // I25
+	s := NewSecret(canary)
+	host := Host{Name: "h", Levels: []Level{{Devices: []Device{{Password: s}}}}}
+	for _, v := range []any{s, &s, []Secret{s}, map[string]Secret{"k": s}, map[Secret]int{s: 1}, host, &host, hidden{s}, &hidden{s}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%o", "%p", "%20s", "%w"} {
+			text := fmt.Sprintf(verb, v)
+			assert.NotContains(t, text, canary, "%s of %T", verb, v)
+			assert.NotContains(t, text, fmt.Sprintf("%x", canary), "%s of %T", verb, v)
+		}
+	}
+	assert.Equal(t, "[redacted] [redacted]", fmt.Sprintf("%v %d", s, s))
+	assert.Equal(t, "[redacted]", s.String())
+}
+
+func TestSecretNeverMarshals(t *testing.T) { // I25
+	v := struct {
+		Password Secret `json:"password" yaml:"password"`
+		Host     Host   `json:"host" yaml:"host"`
+	}{NewSecret(canary), Host{Levels: []Level{{Devices: []Device{{Password: NewSecret(canary)}}}}}}
+	j := must.Do(json.Marshal(v))(t)
+	y := must.Do(yaml.Marshal(v))(t)
+	for _, text := range [][]byte{j, y} {
+		assert.NotContains(t, string(text), canary)
+		assert.Contains(t, string(text), "[redacted]")
+	}
+}
+
+func TestSecretNeverLogs(t *testing.T) { // I25
+	var out bytes.Buffer
+	for _, enc := range []zapcore.Encoder{
+		zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig()),
+	} {
+		log := zap.New(zapcore.NewCore(enc, zapcore.AddSync(&out), zap.DebugLevel))
+		s := NewSecret(canary)
+		log.Info("m", zap.Any("a", s), zap.Stringer("b", s), zap.Any("c", Device{Password: s}), zap.Any("d", hidden{s}), zap.Reflect("e", &s))
+		log.Sugar().Infof("%v %+v", s, hidden{s})
+		log.Sugar().Infow("m", "k", s)
+	}
+	assert.NotContains(t, out.String(), canary)
+	assert.Contains(t, out.String(), "[redacted]")
+}
+
+func TestSecretReveals(t *testing.T) {
+	assert.Equal(t, canary, NewSecret(canary).Reveal())
+	assert.False(t, NewSecret(canary).Empty())
+	assert.True(t, NewSecret("").Empty())
+	assert.True(t, Secret{}.Empty())
+	assert.Empty(t, Secret{}.Reveal())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -36,27 +37,23 @@ func ipmiBMC(t *testing.T, o ipmisim.Options) (*ipmisim.GoBMC, bmc.Device) {
 	if _, err := exec.LookPath("ipmitool"); err != nil {
 		bmctest.Missing(t, "ipmitool is not installed: "+err.Error())
 	}
-	sim, err := ipmisim.StartGo(t.Context(), o)
-	require.NoError(t, err)
+	sim := must.Do(ipmisim.StartGo(t.Context(), o))(t)
 	t.Cleanup(sim.Stop)
 	return sim, ipmiDevice(t, sim.Addr())
 }
 
 func ipmiDevice(t *testing.T, addr string) bmc.Device {
 	t.Helper()
-	e, err := bmc.ParseEndpoint("ipmi://" + addr + "?privilegelevel=ADMINISTRATOR")
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseEndpoint("ipmi://" + addr + "?privilegelevel=ADMINISTRATOR"))(t)
 	return bmc.Device{Driver: bmc.DriverBMCLib, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
 // redfishBMC is a simulated service, and the device to reach it by gofish.
 func redfishBMC(t *testing.T, o redfishsim.Options) (*redfishsim.Server, bmc.Device) {
 	t.Helper()
-	sim, err := redfishsim.Start(o)
-	require.NoError(t, err)
+	sim := must.Do(redfishsim.Start(o))(t)
 	t.Cleanup(sim.Stop)
-	e, err := bmc.ParseEndpoint(sim.BMCAddress())
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseEndpoint(sim.BMCAddress()))(t)
 	return sim, bmc.Device{
 		Driver: bmc.DriverBMCLib, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
 		TLS: bmc.TLS{CA: sim.CAFile()},
@@ -69,8 +66,7 @@ func open(t *testing.T, d bmc.Device, dirs ...string) *Client {
 	if dirs == nil {
 		dirs = systemDirs
 	}
-	c, err := newClient(d, timing, dirs)
-	require.NoError(t, err)
+	c := must.Do(newClient(d, timing, dirs))(t)
 	t.Cleanup(func() { assert.NoError(t, c.Close(t.Context())) })
 	return c
 }
@@ -266,8 +262,7 @@ func TestCertificateIsVerified(t *testing.T) {
 	d.TLS.InsecureSkipVerify = true
 	c := open(t, d)
 	assert.Equal(t, bmc.On, bmctest.Read(t, c).State, "the entry says so")
-	findings, err := c.Audit(t.Context())
-	require.NoError(t, err)
+	findings := must.Do(c.Audit(t.Context()))(t)
 	require.Len(t, findings, 1)
 	assert.Equal(t, bmc.FindingCertificateTrust, findings[0].Code)
 }
@@ -355,8 +350,7 @@ func TestForeign(t *testing.T) {
 		"https://a@bmc.example/redfish/v1":                   false,
 		"https://other.example/redfish/v1":                   false,
 	} {
-		u, err := url.Parse(address)
-		require.NoError(t, err)
+		u := must.Do(url.Parse(address))(t)
 		assert.Equal(t, ok, g.checkURL(u) == nil, address)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -85,10 +86,8 @@ func TestASRockRackNeedsAPowerStatus(t *testing.T) {
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(service.Close)
-	u, err := url.Parse(service.URL)
-	require.NoError(t, err)
-	n, err := strconv.Atoi(u.Port())
-	require.NoError(t, err)
+	u := must.Do(url.Parse(service.URL))(t)
+	n := must.Do(strconv.Atoi(u.Port()))(t)
 	c := open(t, bmc.Device{Provider: "asrockrack", TLS: bmc.TLS{InsecureSkipVerify: true},
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: u.Hostname(), Port: n}})
 
@@ -162,8 +161,7 @@ func TestIpmitoolPasswordOnlyInTheChildsEnvironment(t *testing.T) {
 	d.Password = bmc.NewSecret("c4nary-secret")
 	c := open(t, d, dir)
 	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
-	text, err := os.ReadFile(out)
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(out))(t)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "args:") {
 			assert.NotContains(t, line, "c4nary")
@@ -215,8 +213,7 @@ func TestIpmitoolMissing(t *testing.T) {
 
 func TestOneCipherSuite(t *testing.T) {
 	for suites, want := range map[*[]int]string{{}: "17", {3, 17}: "3", {17}: "17"} {
-		got, err := suiteOf(*suites)
-		require.NoError(t, err)
+		got := must.Do(suiteOf(*suites))(t)
 		assert.Equal(t, want, got)
 	}
 	for _, weak := range []int{0, 1, 2, 6, 7, 8, 11, 12} {

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // end says that the newest try of a repair is over now, and whether its time was.
@@ -47,8 +48,7 @@ func TestEachObjectCountsInTheRates(t *testing.T) {
 			a.node("n", "Unknown")
 			for range c.made {
 				a.now = a.now.Add(time.Minute)
-				r, err := a.reserve(a.candidate(t, "n"), reboot)
-				require.NoError(t, err)
+				r := must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 				a.end(r, false)
 			}
 			_, err := a.reserve(a.candidate(t, "n"), reboot)
@@ -74,14 +74,12 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 	}
 	a.put()
 	a.node("n", "Unknown")
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
+	r := must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 	a.end(r, false)
-	_, err = a.reserve(a.candidate(t, "n"), reboot)
+	_, err := a.reserve(a.candidate(t, "n"), reboot)
 	assert.Equal(t, reason.PowerInterval, refusedFor(t, err), "the same template again")
 	a.end(r, true)
-	r, err = a.reserve(a.candidate(t, "n"), replace)
-	require.NoError(t, err)
+	r = must.Do(a.reserve(a.candidate(t, "n"), replace))(t)
 	r = a.end(r, true)
 	require.Len(t, r.Tries, 2)
 
@@ -135,10 +133,9 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	for i := range 3 {
 		a.node(fmt.Sprint("n-", i), "Unknown", inZone)
 	}
-	r, err := a.reserve(a.candidate(t, "n-0"), reboot)
-	require.NoError(t, err)
+	r := must.Do(a.reserve(a.candidate(t, "n-0"), reboot))(t)
 	second := a.candidate(t, "n-1")
-	_, err = a.reserve(second, reboot)
+	_, err := a.reserve(second, reboot)
 	assert.Equal(t, reason.InFlightLimit, refusedFor(t, err))
 	r.Stored = true
 	a.b.Runs.PutRepair(r)
@@ -150,8 +147,7 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	a.b.Runs.PutRepair(r)
 	lacking, needless = a.b.Runs.SlotMismatches(map[string]bool{r.ID: true})
 	assert.Equal(t, [][]string{nil, {r.ID}}, [][]string{lacking, needless})
-	_, err = a.reserve(second, reboot)
-	require.NoError(t, err)
+	must.Do(a.reserve(second, reboot))(t)
 	why := a.b.Runs.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
 	assert.Contains(t, why, r.ID)
 }
@@ -162,13 +158,11 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	a := newAsking(manyLimits())
 	a.node("n", "Unknown")
 	a.node("due", "Unknown")
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
+	r := must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 	r.Stored = true
 	r = a.end(r, false)
 	a.b.Runs.EndReservation(r.ID)
-	_, err = a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
+	must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Manual: &remediate.Order{}, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
 	a.b.Runs.Put(run)
 	due := a.b
@@ -188,8 +182,7 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 func TestZoneOfARecordAfterARestart(t *testing.T) {
 	a := newAsking(manyLimits())
 	a.node("n", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": "z"} })
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
+	r := must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 	again := newAsking(manyLimits())
 	again.b.Runs.SetRepairs([]Repair{r})
 	for zone, want := range map[string]int{"z": 1, "y": 0} {
@@ -204,8 +197,7 @@ func TestZoneOfARecordAfterARestart(t *testing.T) {
 func TestRecordHasWhatTheNodeNamed(t *testing.T) {
 	a := newAsking(manyLimits())
 	n := a.node("n", "Unknown", func(n *policy.Node) { n.OpenShiftMachine, n.ProviderID = "ns/gone", "p://1" })
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
+	r := must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 	want := policy.NodeNames{OpenShiftMachine: "ns/gone", ProviderID: "p://1"}
 	require.Equal(t, want, n.Names())
 	assert.Equal(t, want, a.b.Runs.openTargets()[0].NodeNames)
@@ -260,8 +252,7 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 			for _, r := range c.records {
 				b.Runs.Put(r)
 			}
-			a, err := b.CandidateForOrder(wire.Order{Machine: "ns/m-1"})
-			require.NoError(t, err)
+			a := must.Do(b.CandidateForOrder(wire.Order{Machine: "ns/m-1"}))(t)
 			f := guard.Facts{NeedsHost: true}
 			b.Count(a, "", &f, time.Time{}, time.Now())
 			gate := reason.Gate{Pass: true} // there is none without zones

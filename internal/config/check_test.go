@@ -4,10 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestCheckFindsHostsAndPoliciesTogether(t *testing.T) {
@@ -30,8 +34,7 @@ func TestCheckFindsHostsAndPoliciesTogether(t *testing.T) {
 	require.ErrorContains(t, err, "command line: guards.maxInFlight")
 	require.ErrorContains(t, err, "hosts.d/a.yaml:1: hosts[0]: bmc is missing")
 	require.ErrorIs(t, err, bad)
-	_, err = Check(writeMain(t, oneCluster), good)
-	require.NoError(t, err)
+	must.Do(Check(writeMain(t, oneCluster), good))(t)
 }
 
 func good(Config) ([]string, error) { return nil, nil }
@@ -95,8 +98,7 @@ func TestCheckWarns(t *testing.T) {
 	_, err = Check(file, good)
 	require.ErrorContains(t, err, at+":17: hosts[8].bmc.credential: "+dir+"/h is empty")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "h"), []byte("s3cret"), 0o600))
-	_, err = Check(file, good)
-	require.NoError(t, err)
+	must.Do(Check(file, good))(t)
 }
 
 func TestParsePrincipal(t *testing.T) {
@@ -129,8 +131,7 @@ func TestCheckNamesWhatIsIgnored(t *testing.T) {
 		"hosts.d/rack/d.yaml":   "hosts: []\n",
 		"policies.d/README":     "",
 	})
-	warnings, err := Check(file, good)
-	require.NoError(t, err)
+	warnings := must.Do(Check(file, good))(t)
 	dir := filepath.Dir(file)
 	require.Equal(t, []string{
 		dir + "/conf.d/a.yml is ignored, because only names that end in .yaml are read; rename it to a.yaml",
@@ -148,8 +149,7 @@ func TestCheckNamesVariablesOfNoKey(t *testing.T) {
 	t.Setenv("FENCED_STATE_PASSWORD", "Canary")
 	t.Setenv("FENCED_GUARDS_MAXINFLIGHT", "3")
 	t.Setenv("FENCED_OF_ANOTHER_PROGRAM", "1")
-	warnings, err := Check(file, good)
-	require.NoError(t, err)
+	warnings := must.Do(Check(file, good))(t)
 	require.ElementsMatch(t, []string{
 		"environment FENCED_GUARDS_MAXINFLIHGT is ignored: there is no such key, or only a file can set it (did you mean FENCED_GUARDS_MAXINFLIGHT?)",
 		"environment FENCED_STATE_PASSWORD is ignored: there is no such key, or only a file can set it",
@@ -159,8 +159,7 @@ func TestCheckNamesVariablesOfNoKey(t *testing.T) {
 // A role of a name that this host does not know is nobody's. A mistyped name shows here.
 func TestCheckNamesRolesOfNobody(t *testing.T) {
 	file := writeMain(t, oneCluster+`control: {roles: {viewer: ["group:fenced-view", "group:no-such-group"], operator: ["user:root", "group:root", "user:0"], admin: ["user:no-such-user"]}}`+"\n")
-	warnings, err := Check(file, good)
-	require.NoError(t, err)
+	warnings := must.Do(Check(file, good))(t)
 	require.Len(t, warnings, 2, "%q", warnings)
 	require.Contains(t, warnings[0], file+": control.roles.viewer: neither /etc/passwd nor /etc/group has group:no-such-group")
 	require.Contains(t, warnings[1], file+": control.roles.admin: neither /etc/passwd nor /etc/group has user:no-such-user")
@@ -246,8 +245,7 @@ func TestFilesThatEverybodyMayWriteAreRefused(t *testing.T) {
 func TestCheckWarnsOfModes(t *testing.T) {
 	dir := installed(t)
 	path := func(name string) string { return filepath.Join(dir, name) }
-	warnings, err := checked(dir)
-	require.NoError(t, err)
+	warnings := must.Do(checked(dir))(t)
 	require.Empty(t, warnings)
 
 	for name, mode := range map[string]os.FileMode{"fenced.yaml": 0o644, "kc": 0o604, "hosts.d/a.yaml": 0o660, "policies.d": 0o770, "conf.d/a.yaml": 0o660} {
@@ -260,8 +258,7 @@ func TestCheckWarnsOfModes(t *testing.T) {
 	} else {
 		require.NoError(t, os.Chmod(path("conf.d/a.yaml"), 0o600))
 	}
-	warnings, err = checked(dir)
-	require.NoError(t, err)
+	warnings = must.Do(checked(dir))(t)
 	want := []string{
 		"DIR/kc: everybody may read it (mode 0604)",
 		"DIR/hosts.d/a.yaml: its group may write it (mode 0660)",
@@ -284,8 +281,7 @@ func TestCheckWarnsOfAnEtcdThatAsksNobody(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := write(t, map[string]string{"fenced.yaml": oneCluster + "state: {engine: etcd, etcd: {" + c.etcd + "}}\n", "pem": ""})
-			warnings, err := Check(file, good)
-			require.NoError(t, err)
+			warnings := must.Do(Check(file, good))(t)
 			if c.want == "" {
 				require.Empty(t, warnings)
 				return
@@ -295,8 +291,7 @@ func TestCheckWarnsOfAnEtcdThatAsksNobody(t *testing.T) {
 			require.Contains(t, warnings[0], c.want)
 		})
 	}
-	warnings, err := Check(writeMain(t, oneCluster), good)
-	require.NoError(t, err)
+	warnings := must.Do(Check(writeMain(t, oneCluster), good))(t)
 	require.Empty(t, warnings, "there is no etcd")
 }
 
@@ -307,12 +302,11 @@ func TestCheckWarnsOfAnOpenKey(t *testing.T) {
 	})
 	pem := filepath.Join(filepath.Dir(file), "pem")
 	require.NoError(t, os.Chmod(pem, 0o644))
-	warnings, err := Check(file, good)
-	require.NoError(t, err)
+	warnings := must.Do(Check(file, good))(t)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], pem+": everybody may read it (mode 0644)")
 	require.NoError(t, os.Chmod(pem, 0o602))
-	_, err = Check(file, good)
+	_, err := Check(file, good)
 	require.ErrorContains(t, err, "state.etcd.key: everybody may write "+pem)
 }
 
@@ -320,12 +314,104 @@ func TestCheckWarnsOfAnOpenKey(t *testing.T) {
 func TestEmptyPathsAreNone(t *testing.T) {
 	file := writeMain(t, oneCluster+"hosts: \"\"\npolicies: \"\"\n")
 	t.Chdir(filepath.Dir(write(t, map[string]string{"fenced.yaml": "no: hosts\n"})))
-	c, err := Load(file)
-	require.NoError(t, err)
-	hosts, err := LoadHosts(c)
-	require.NoError(t, err)
+	c := must.Do(Load(file))(t)
+	hosts := must.Do(LoadHosts(c))(t)
 	require.Empty(t, hosts)
 	require.NoError(t, ReadPolicies(c, func(name string, _ []byte) {
 		t.Errorf("%s was read", name)
 	}))
+}
+
+// keysBelow lists the keys of a type of the configuration.
+func keysBelow(t reflect.Type, above string) (all []string) {
+	for f := range t.Fields() {
+		name := f.Tag.Get("yaml")
+		switch key := strings.TrimPrefix(above+"."+name, "."); {
+		case name == "-":
+		case f.Type.Kind() == reflect.Struct:
+			all = append(all, keysBelow(f.Type, key)...)
+		default:
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// Each key is found to differ, and is live or needs a restart as the table says. A live key
+// of the table that exists no more would be a promise that nothing keeps.
+func TestEveryKeyIsCompared(t *testing.T) {
+	was := Default()
+	was.Clusters = []Cluster{{Name: "prod"}}
+	var compared []string
+	for _, key := range keysBelow(reflect.TypeFor[Config](), "") {
+		if key == "clusters" {
+			continue
+		}
+		now := was
+		v := reflect.ValueOf(&now).Elem()
+		for name := range strings.SplitSeq(key, ".") {
+			v = v.FieldByNameFunc(func(f string) bool { return yamlName(v.Type(), f) == name })
+		}
+		change(v)
+		assert.Equal(t, []Change{{Key: key, Live: isLive(key)}}, Changes(was, now), key)
+		want := was
+		if isLive(key) {
+			want = now
+		}
+		assert.Equal(t, want, TakeLive(was, now), key)
+		compared = append(compared, key)
+	}
+	for _, key := range liveKeys {
+		assert.Contains(t, compared, key)
+	}
+	assert.Empty(t, Changes(was, was))
+}
+
+func yamlName(t reflect.Type, field string) string {
+	f, _ := t.FieldByName(field)
+	return f.Tag.Get("yaml")
+}
+
+// change gives a value another one.
+func change(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.Slice:
+		v.Set(reflect.ValueOf([]string{"x"}))
+	default:
+		v.SetInt(v.Int() + 1)
+	}
+}
+
+// Clusters are compared by their names: their order means nothing, and what differs in one
+// is named with it.
+func TestClustersAreComparedByName(t *testing.T) {
+	a, b := Cluster{Name: "a", Mode: ModeObserve, Namespaces: []string{}}, Cluster{Name: "b"}
+	in := func(list ...Cluster) Config { return Config{Clusters: list} }
+	assert.Empty(t, Changes(in(a, b), in(b, a)))
+	armed := a
+	armed.Mode, armed.Namespaces = ModeEvaluate, nil
+	assert.Equal(t, []Change{{Key: "clusters.a.mode"}}, Changes(in(a, b), in(b, armed)))
+	assert.Equal(t, in(a, b), TakeLive(in(b, a), in(armed, b)), "no cluster changes without a restart")
+}
+
+// Clusters that one of two configurations has not are added and removed by a reload, and are no
+// keys that differ.
+func TestClustersAreAddedAndRemoved(t *testing.T) {
+	a, b, c := Cluster{Name: "a", Mode: ModeObserve}, Cluster{Name: "b"}, Cluster{Name: "c", Kubeconfig: "kc"}
+	armed := a
+	armed.Mode = ModeEvaluate
+	running, wanted := Config{Clusters: []Cluster{a, b}}, Config{Clusters: []Cluster{c, armed}}
+	added, removed := ClusterChanges(running, wanted)
+	assert.Equal(t, []Cluster{c}, added)
+	assert.Equal(t, []string{"b"}, removed)
+	assert.Equal(t, []Change{{Key: "clusters.a.mode"}}, Changes(running, wanted))
+	assert.Equal(t, []Cluster{c, a}, TakeLive(running, wanted).Clusters)
+	assert.Equal(t, []Cluster{a, b}, running.Clusters, "the running configuration stays as it is")
+	added, removed = ClusterChanges(running, running)
+	assert.Empty(t, added)
+	assert.Empty(t, removed)
 }

@@ -3,15 +3,18 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 const oneCluster = "clusters: [{name: prod, kubeconfig: kc}]\n"
@@ -33,8 +36,7 @@ func writeMain(t *testing.T, text string) string {
 
 func TestLoadFillsInDefaults(t *testing.T) {
 	file := writeMain(t, oneCluster)
-	c, err := Load(file)
-	require.NoError(t, err)
+	c := must.Do(Load(file))(t)
 	want := Default()
 	want.File = file
 	want.Clusters = []Cluster{{Name: "prod", Kubeconfig: filepath.Join(filepath.Dir(file), "kc"), Mode: "evaluate", Reprovision: true}}
@@ -50,8 +52,7 @@ func TestLoadResolvesPathsFromTheFileThatSaysThem(t *testing.T) {
 		"hosts/a.yaml": "",
 	})
 	dir := filepath.Dir(file)
-	c, err := Load(file)
-	require.NoError(t, err)
+	c := must.Do(Load(file))(t)
 	require.Equal(t, filepath.Join(dir, "lib/state.db"), c.State.Path)
 	require.Equal(t, filepath.Join(dir, "run/s"), c.Control.Socket)
 	require.Equal(t, filepath.Join(dir, "hosts"), c.Hosts)
@@ -60,8 +61,7 @@ func TestLoadResolvesPathsFromTheFileThatSaysThem(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "conf.d/ca.pem"), c.State.Etcd.CA)
 
 	t.Chdir(dir)
-	relative, err := Load("fenced.yaml")
-	require.NoError(t, err)
+	relative := must.Do(Load("fenced.yaml"))(t)
 	require.Equal(t, c, relative)
 }
 
@@ -74,8 +74,7 @@ func TestLoadLaysConfDOver(t *testing.T) {
 		"conf.d/notes.txt":   "guards: {}\n",
 		"conf.d/.#10-a.yaml": "an editor's: [\n",
 	})
-	c, err := Load(file)
-	require.NoError(t, err)
+	c := must.Do(Load(file))(t)
 	require.Equal(t, time.Duration(0), c.Guards.QuietPeriod)
 	require.Equal(t, 7, c.Guards.MaxAttempts)
 	require.Equal(t, 1, c.Guards.MaxInFlight)
@@ -102,8 +101,7 @@ func TestLoadEnvironmentAndCommandLine(t *testing.T) {
 	t.Setenv("FENCED_METRICS_LISTEN", "")
 	t.Setenv("FENCED_CONTROL_ROLES_ADMIN", "user:root, group:wheel")
 	t.Setenv("FENCED_STATE_PATH", "s.db")
-	c, err := Load(file, "guards.maxInFlight=4", "control.roles.operator=", "control.roles.viewer=user:a")
-	require.NoError(t, err)
+	c := must.Do(Load(file, "guards.maxInFlight=4", "control.roles.operator=", "control.roles.viewer=user:a"))(t)
 	require.Equal(t, 2*time.Second, c.Guards.QuietPeriod, "environment over file")
 	require.Equal(t, 4, c.Guards.MaxInFlight, "command line over environment")
 	require.True(t, c.Guards.ExternalEtcd)
@@ -112,8 +110,7 @@ func TestLoadEnvironmentAndCommandLine(t *testing.T) {
 	require.Equal(t, []string{"user:root", "group:wheel"}, c.Control.Roles.Admin)
 	require.Equal(t, []string{"user:a"}, c.Control.Roles.Viewer)
 	require.Empty(t, c.Control.Roles.Operator)
-	wd, err := os.Getwd()
-	require.NoError(t, err)
+	wd := must.Do(os.Getwd())(t)
 	require.Equal(t, filepath.Join(wd, "s.db"), c.State.Path, "a path from the shell starts where the shell is")
 }
 
@@ -147,8 +144,7 @@ func TestLoadWithoutTheFile(t *testing.T) {
 
 // Tests and the demo shorten these to nothing.
 func TestLoadZeroes(t *testing.T) {
-	c, err := Load(writeMain(t, oneCluster+"guards: {quietPeriod: 0, minPowerInterval: 0s}\npower: {podsGoneTimeout: 0s, offReadSpacing: 1ms}\nsweep: {interval: 0s}\n"))
-	require.NoError(t, err)
+	c := must.Do(Load(writeMain(t, oneCluster+"guards: {quietPeriod: 0, minPowerInterval: 0s}\npower: {podsGoneTimeout: 0s, offReadSpacing: 1ms}\nsweep: {interval: 0s}\n")))(t)
 	require.Zero(t, c.Sweep.Interval)
 	require.Zero(t, c.Guards.QuietPeriod)
 	require.Zero(t, c.Guards.MinPowerInterval)
@@ -305,4 +301,241 @@ func TestClusterNameLaw(t *testing.T) {
 			t.Fatalf("%q: configured %t, at the socket %v", name, configured, api.CheckCluster(name))
 		}
 	})
+}
+
+// redactedAs is a file of a configuration as it may be shown.
+func redactedAs(t *testing.T, name, text string) RedactedFile {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{"fenced.yaml": "clusters:\n- {name: prod, kubeconfig: k}\nhosts: hosts.d\npolicies: policies.d\n"}
+	files[name] = text
+	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for _, f := range Redacted(filepath.Join(dir, "fenced.yaml")) {
+		if f.Name == name {
+			return f
+		}
+	}
+	require.Failf(t, "it is not among the files", name)
+	return RedactedFile{}
+}
+
+// Wherever somebody has written a password by mistake, it is not shown. // I25
+func TestNoSecretIsShown(t *testing.T) {
+	const canary = "Canary-4711-Pw"
+	for what, device := range map[string]string{
+		"a comment":                  "address: 192.0.2.1 # " + canary,
+		"a path":                     "passwordFile: /" + canary,
+		"a credential":               "credential: " + canary,
+		"a Secret":                   "secret: a/" + canary,
+		"the file of a key":          "kgFile: /" + canary,
+		"a key that is none":         "password: " + canary,
+		"a word in place of a key":   canary + ": x",
+		"a tree below a key":         "password: {is: [" + canary + "]}",
+		"a tree in place of a text":  "username: {is: " + canary + "}",
+		"a text in place of a tree":  "tls: " + canary,
+		"a text in place of a list":  "cipherSuites: " + canary,
+		"a list of others":           "cipherSuites: [" + canary + "]",
+		"a text in place of a truth": "ignoreUUID: " + canary,
+		"no word of the key":         "auth: " + canary,
+		"a user information":         "address: ipmi://u:" + canary + "@192.0.2.1",
+		"the query of a URL":         "address: redfish://192.0.2.1/?p=" + canary,
+		"a tag":                      "username: !" + canary + " x",
+		"an anchor":                  "username: &" + canary + " x",
+		"a secret parameter":         "secretParameters: {community: /" + canary + "}",
+		"a parameter":                "parameters: {community: " + canary + "}",
+		"an unknown parameter":       "parameters: {mystery: " + canary + "}",
+		"the name of a parameter":    "parameters: {\"" + canary + " x\": 1}",
+		"a tree of parameters":       "parameters: {plug: [" + canary + "]}",
+	} {
+		f := redactedAs(t, "hosts.d/a.yaml", "hosts:\n- node: worker-3\n  bmc:\n    "+device+"\n")
+		require.NoError(t, f.Err, what)
+		assert.NotContains(t, string(f.Text), canary, what)
+		assert.Contains(t, string(f.Text), "node: worker-3", what)
+	}
+	for name, text := range map[string]string{
+		"policies.d/secret.yaml":     "kind: Secret\ndata: {password: " + canary + "}\n",
+		"policies.d/list.yaml":       "- " + canary + "\n",
+		"policies.d/word.yaml":       canary + "\n",
+		"policies.d/comment.yaml":    "kind: FencePolicy # " + canary + "\n# " + canary + "\nspec: {} # " + canary + "\n",
+		"policies.d/annotation.yaml": "kind: FencePolicy\nmetadata: {annotations: {other: " + canary + "}}\n",
+		"conf.d/x.yaml":              "log: {level: " + canary + "}\nstate: {etcd: {endpoints: [\"https://u:" + canary + "@192.0.2.1:2379\"]}}\n",
+		"fenced.yaml":                canary + "\n",
+		"hosts.d/broken.yaml":        "a: [" + canary + "\n",
+		"hosts.d/alias.yaml":         "hosts: *" + canary + "\n",
+	} {
+		f := redactedAs(t, name, text)
+		assert.NotContains(t, string(f.Text), canary, name)
+		if f.Err != nil {
+			assert.NotContains(t, f.Err.Error(), canary, name)
+		}
+	}
+}
+
+// What is no secret is shown: a bundle without it helps nobody.
+func TestConfigurationIsShown(t *testing.T) {
+	text := must.Do(os.ReadFile("../../configs/hosts.d/example.yaml"))(t)
+	shown := string(redactedAs(t, "hosts.d/a.yaml", string(text)).Text)
+	for _, want := range []string{"address: ", "username: fence", "driver: fence-agent", "plug: ", "cipherSuites: [17", "protected: "} {
+		assert.Contains(t, shown, want)
+	}
+	assert.NotContains(t, shown, "/etc/fenced/credentials", "whose value may be a password by mistake")
+
+	text = must.Do(os.ReadFile("../../configs/fenced.yaml"))(t)
+	shown = string(redactedAs(t, "fenced.yaml", string(text)).Text)
+	assert.NotContains(t, shown, "redacted", "fenced.yaml has no secret")
+	assert.Equal(t, strings.Count(withoutCommentLines(string(text)), ":"), strings.Count(shown, ":"), "every key is shown")
+
+	shown = string(redactedAs(t, "policies.d/a.yaml", "kind: FencePolicy\nmetadata: {name: racks, annotations: {fenced.io/cluster: prod}}\nspec: {limit: 40%}\n").Text)
+	for _, want := range []string{"kind: FencePolicy", "fenced.io/cluster: prod", "limit: 40%"} {
+		assert.Contains(t, shown, want)
+	}
+}
+
+// withoutCommentLines is a file without its comments.
+func withoutCommentLines(text string) (rest string) {
+	for line := range strings.Lines(text) {
+		before, _, _ := strings.Cut(line, "#")
+		rest += strings.TrimRight(before, "\n") + "\n"
+	}
+	return rest
+}
+
+// A directory with more files than somebody can read ends somewhere, and says so.
+func TestShownFilesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fenced.yaml"), []byte("hosts: hosts.d\npolicies: \"\"\n"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "hosts.d"), 0o700))
+	for i := range maxRedactedFiles + 3 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.d", "h"+strings.Repeat("x", i)+".yaml"), nil, 0o600))
+	}
+	files := Redacted(filepath.Join(dir, "fenced.yaml"))
+	require.Len(t, files, 1+maxRedactedFiles+1)
+	assert.ErrorContains(t, files[len(files)-1].Err, "3 files of")
+	require.NoError(t, os.Truncate(filepath.Join(dir, "fenced.yaml"), maxRedacted+1))
+	files = Redacted(filepath.Join(dir, "fenced.yaml"))
+	assert.ErrorContains(t, files[0].Err, "larger than")
+}
+
+const configs = "../../configs/"
+
+// configs/fenced.yaml is the reference: it has every key, with its default, except that it begins
+// in mode observe.
+func TestReferenceFileIsComplete(t *testing.T) {
+	file := configs + "fenced.yaml"
+	data := must.Do(os.ReadFile(file))(t)
+	c, lines, errs := readConfig(file, data)
+	require.Empty(t, errs)
+	byDefault := Default()
+	want := leaves(&byDefault)
+	require.Greater(t, len(want), 40)
+	for i, got := range leaves(&c) {
+		require.NotEmpty(t, lines[got.key], "the reference lacks %s", got.key)
+		if got.key == "clusters" {
+			continue
+		}
+		// An empty list is written [] and nil by default.
+		if got.value.Kind() == reflect.Slice && got.value.Len() == 0 && want[i].value.Len() == 0 {
+			continue
+		}
+		require.Equal(t, want[i].value.Interface(), got.value.Interface(), got.key)
+	}
+
+	require.Len(t, c.Clusters, 1)
+	var cl Cluster
+	cl.setDefaults()
+	cl.Mode = "observe"
+	cl.Name, cl.Kubeconfig = "prod", "/etc/fenced/prod.kubeconfig"
+	cl.Namespaces, cl.ControllerNamespaces, cl.RequestNamespaces = []string{}, []string{}, []string{}
+	require.Equal(t, cl, c.Clusters[0])
+	requireKeys(t, lines, "clusters[0]", reflect.TypeFor[Cluster]())
+	must.Do(Load(filepath.Join(reference(t), "fenced.yaml")))(t)
+}
+
+// reference is a copy of the reference files: everybody may write where they are checked
+// out, perhaps.
+func reference(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(configs)))
+	return dir
+}
+
+// requireKeys checks that every key of a type occurs under prefix.
+func requireKeys(t *testing.T, lines map[string]int, prefix string, typ reflect.Type) {
+	for f := range typ.Fields() {
+		key := join(prefix, f.Tag.Get("yaml"))
+		if f.Tag.Get("yaml") == "-" {
+			continue
+		}
+		require.NotEmpty(t, lines[key], "the reference lacks %s", key)
+		if f.Type.Kind() == reflect.Struct {
+			requireKeys(t, lines, key, f.Type)
+		}
+	}
+}
+
+func TestHostsExample(t *testing.T) {
+	dir := reference(t)
+	c := must.Do(Load(filepath.Join(dir, "fenced.yaml"), "hosts="+filepath.Join(dir, "hosts.d")))(t)
+	hosts := must.Do(LoadHosts(c))(t)
+	require.Len(t, hosts, 5)
+	require.Equal(t, "prod/worker-3", hosts[0].Name)
+	require.Equal(t, []int{17, 3}, hosts[0].Levels[0].Devices[0].CipherSuites)
+	require.Equal(t, "openshift-machine-api/worker-4-bmc", hosts[1].Levels[0].Devices[0].Secret)
+	require.Equal(t, "https://192.0.2.15:443/redfish/v1/Systems/1, then fence_apc_snmp://pdu-a.example.org#7 + fence_apc_snmp://pdu-b.example.org#7",
+		hosts[2].Address())
+	require.Equal(t, "ipmi://192.0.2.16:623, then bmclib+ipmi://192.0.2.16:623", hosts[3].Address())
+
+	require.Equal(t, "openshift-machine-api/worker-7", hosts[4].Machine)
+
+	file := configs + "hosts.d/example.yaml"
+	data := must.Do(os.ReadFile(file))(t)
+	root := must.Do(parseYAML(file, data))(t)
+	var f hostsFile
+	r := newReader(file)
+	r.mapping(root, "", reflect.ValueOf(&f).Elem())
+	require.Empty(t, r.errs)
+	// Of node and machine, of bmc and levels, and of the three sources of a password, an entry has one;
+	// some keys are of one driver alone.
+	for key, otherKey := range map[string]string{
+		"machine": "hosts[4].machine", "levels": "hosts[1].levels", "bmc.secret": "hosts[1].levels[0].devices[0].secret", "bmc.credential": "hosts[2].levels[0].devices[0].credential",
+		"bmc.agent": "hosts[2].levels[1].devices[0].agent", "bmc.parameters": "hosts[2].levels[1].devices[0].parameters",
+		"bmc.secretParameters": "hosts[2].levels[1].devices[0].secretParameters", "bmc.provider": "hosts[3].levels[1].devices[0].provider",
+	} {
+		require.NotEmpty(t, r.lines[otherKey], otherKey)
+		r.lines["hosts[0]."+key] = r.lines[otherKey]
+	}
+	requireKeys(t, r.lines, "hosts[0]", reflect.TypeFor[hostYAML]())
+}
+
+// Every name of a check in a tag must be in its table, or the first file that
+// uses the key would crash the daemon.
+func TestTagsNameKnownChecks(t *testing.T) {
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		for f := range typ.Fields() {
+			leaf := f.Type
+			if leaf.Kind() == reflect.Slice || leaf.Kind() == reflect.Map {
+				leaf = leaf.Elem()
+			}
+			is := f.Tag.Get("is")
+			switch {
+			case leaf.Kind() == reflect.Struct:
+				walk(leaf)
+			case is == "":
+			case leaf.Kind() == reflect.String:
+				// A single word that is no check is an enumeration of one.
+				if is != "bbolt" && !strings.Contains(is, "|") {
+					require.Contains(t, textChecks, is, f.Name)
+				}
+			default:
+				require.Contains(t, numberChecks, is, f.Name)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+	walk(reflect.TypeFor[hostsFile]())
 }

@@ -1,16 +1,22 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/must"
 )
 
 func passwordFile(t *testing.T, text string, mode os.FileMode) string {
@@ -23,15 +29,13 @@ func passwordFile(t *testing.T, text string, mode os.FileMode) string {
 func TestReadPassword(t *testing.T) {
 	for _, mode := range []os.FileMode{0o400, 0o600, 0o640} {
 		e := entryWith(PasswordSource{File: passwordFile(t, "  s3 cret\n", mode)})
-		secret, err := readPassword(e)
-		require.NoError(t, err)
+		secret := must.Do(readPassword(e))(t)
 		require.Equal(t, "s3 cret", secret.Reveal(), "outer whitespace is trimmed, inner is not")
 		require.NotContains(t, fmt.Sprintf("%v %+v %#v", secret, secret, secret), "s3") // I25
 	}
 	e := entryWith(PasswordSource{File: passwordFile(t, "one", 0o600)})
 	require.NoError(t, os.WriteFile(e.Passwords[0][0].File, []byte("two"), 0o600))
-	secret, err := readPassword(e)
-	require.NoError(t, err)
+	secret := must.Do(readPassword(e))(t)
 	require.Equal(t, "two", secret.Reveal(), "read at each use")
 }
 
@@ -69,8 +73,7 @@ func TestReadPasswordFromACredential(t *testing.T) {
 	_, err = readPassword(e)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a-bmc"), []byte("s3cret"), 0o400))
-	secret, err := readPassword(e)
-	require.NoError(t, err)
+	secret := must.Do(readPassword(e))(t)
 	require.Equal(t, "s3cret", secret.Reveal())
 }
 
@@ -158,4 +161,115 @@ func entryWith(p PasswordSource) HostEntry {
 func readPassword(e HostEntry) (bmc.Secret, error) {
 	d := e.ReadPasswords().Levels[0].Devices[0]
 	return d.Password, d.Unusable
+}
+
+// accepted checks what was read without an error against an independent
+// reading of the same bytes: no key may be there that the struct lacks.
+func accepted(t *testing.T, data []byte, typ reflect.Type) {
+	var loose map[string]any
+	require.NoError(t, yaml.NewDecoder(bytes.NewReader(data)).Decode(&loose), "what the parser refuses was accepted")
+	onlyKnownKeys(t, loose, typ)
+}
+
+func onlyKnownKeys(t *testing.T, value any, typ reflect.Type) {
+	switch v := value.(type) {
+	case map[string]any:
+		if typ.Kind() == reflect.Map { // the keys of others
+			return
+		}
+		for name, inner := range v {
+			require.True(t, slices.Contains(keysOf(typ), name), "the unknown key %q was accepted", name)
+			field, _ := fieldOf(typ, name)
+			onlyKnownKeys(t, inner, field.Type)
+		}
+	case []any:
+		for _, inner := range v {
+			onlyKnownKeys(t, inner, typ.Elem())
+		}
+	}
+}
+
+func FuzzReadConfig(f *testing.F) {
+	reference := must.Do(os.ReadFile(configs + "fenced.yaml"))(f)
+	for _, seed := range []string{string(reference), "", "a: &a [*a]\n", "clusters: [{<<: {name: a}}]\n", "guards: {? {} : 1}\n", "--- !!map {hosts: !!binary YQ==}\n...\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, lines, errs := readConfig("/etc/fenced/fenced.yaml", data)
+		if len(errs) > 0 {
+			return
+		}
+		if len(lines) > 0 {
+			accepted(t, data, reflect.TypeFor[Config]())
+		}
+		require.GreaterOrEqual(t, c.Guards.QuietPeriod, time.Duration(0))
+		require.Positive(t, c.Power.OffReadSpacing)
+		require.Contains(t, []string{"required", "pinned", "off"}, c.Guards.Identity)
+		for _, cl := range c.Clusters {
+			require.Contains(t, []string{ModeObserve, ModeEvaluate}, cl.Mode)
+		}
+	})
+}
+
+func FuzzReadHosts(f *testing.F) {
+	example := must.Do(os.ReadFile(configs + "hosts.d/example.yaml"))(f)
+	for _, seed := range []string{string(example), "hosts: [{node: a, bmc: {address: x, secret: a/b}}]\n", "hosts: [&a {}, *a]\n",
+		"hosts: [{node: a, levels: [{devices: [{driver: fence-agent, agent: fence_apc, address: pdu:23, parameters: {plug: 3}}]}]}]\n"} {
+		f.Add([]byte(seed))
+	}
+	c := Default()
+	c.Clusters = []Cluster{{Name: "prod"}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := newReader("/etc/fenced/hosts.d/a.yaml")
+		hosts, unread := r.hosts(c, data)
+		require.LessOrEqual(t, len(unread), len(r.errs))
+		for _, e := range hosts { // whatever is wrong: it is known whose entry it is, and that nobody may use it
+			require.Equal(t, bmc.EntryName("prod", e.Of()), e.Name)
+			require.True(t, len(r.errs) > 0 || e.Refused == nil)
+		}
+		if len(r.errs) > 0 {
+			return
+		}
+		if len(hosts) > 0 {
+			accepted(t, data, reflect.TypeFor[hostsFile]())
+		}
+		for _, e := range hosts {
+			require.Equal(t, bmc.EntryName("prod", e.Of()), e.Name)
+			require.NotEqual(t, e.Node == "", e.Machine == "", "it names a Node or a Machine")
+			require.Contains(t, []string{"required", "pinned", "off"}, e.IdentityMode)
+			require.NotEmpty(t, e.Levels)
+			require.Len(t, e.Passwords, len(e.Levels))
+			for i, l := range e.Levels {
+				require.NotEmpty(t, l.Devices)
+				for j, d := range l.Devices {
+					soundDevice(t, d, e.Passwords[i][j])
+				}
+			}
+		}
+	})
+}
+
+// soundDevice checks what the drivers rely on.
+func soundDevice(t *testing.T, d bmc.Device, p PasswordSource) {
+	sources := 0
+	for _, s := range []string{p.File, p.Credential, d.Secret} {
+		if s != "" {
+			sources++
+		}
+	}
+	require.Contains(t, []bmc.Driver{bmc.DriverIPMI, bmc.DriverRedfish, bmc.DriverBMCLib, bmc.DriverFenceAgent}, d.Driver)
+	if d.Driver == bmc.DriverFenceAgent {
+		require.Regexp(t, `^fence_[a-z0-9_]+$`, d.Agent)
+		require.LessOrEqual(t, sources, 1)
+		for name, value := range d.Parameters {
+			require.NotContains(t, name+value, "\n", "a line of its own on the agent's stdin")
+			require.NotContains(t, []string{"ip", "action", "password", "missing_as_off"}, name)
+		}
+		return
+	}
+	require.NotEmpty(t, d.Endpoint.Host)
+	require.Equal(t, 1, sources, "one source of the password")
+	if d.Driver != bmc.DriverBMCLib {
+		require.EqualValues(t, d.Endpoint.Protocol, d.Driver)
+	}
 }

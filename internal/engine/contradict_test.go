@@ -334,9 +334,8 @@ func TestPinnedBMCIsNotUsedForAnotherNode(t *testing.T) {
 		m.use("h-2")
 		w.RemoveNode()
 		w.SetBMCUUID(otherUUID)
-		_, err := state.SavePin(t.Context(), store, state.Pin{Host: "c/ns/h-2", Node: "n-2", SystemUUID: otherUUID, Address: "ipmi://192.0.2.20:623",
-			Devices: bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Host: "192.0.2.20", Port: 623}}.Key()})
-		require.NoError(t, err)
+		must.Do(state.SavePin(t.Context(), store, state.Pin{Host: "c/ns/h-2", Node: "n-2", SystemUUID: otherUUID, Address: "ipmi://192.0.2.20:623",
+			Devices: bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Host: "192.0.2.20", Port: 623}}.Key()}))(t)
 		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Second)
 		refused(t, reason.AddressChanged)(e.Fence(t.Context(), byHand))
@@ -349,8 +348,7 @@ func TestPinnedBMCIsNotUsedForAnotherNode(t *testing.T) {
 func TestUnreadablePinsForbidNewAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		newMetal(w)
-		_, err := store.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "c/ns/h-9", Data: []byte("{")})
-		require.NoError(t, err)
+		must.Do(store.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "c/ns/h-9", Data: []byte("{")}))(t)
 		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Second)
 		refused(t, reason.InvalidHost)(e.Fence(t.Context(), byHand))

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // meanwhile is a cluster in which something happens during the first look of a run.
@@ -356,8 +357,7 @@ func TestOutletThatReadsOffIsNoEvidence(t *testing.T) {
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels = h.Levels[1:] })
 		file := withPolicy(w, patient())
 		e, _ := enrolled(t, w, store, func(o *engine.Options) { levels(o); file(o) })
-		_, err := p.Send(t.Context(), bmc.CommandOff) // by another hand
-		require.NoError(t, err)
+		must.Do(p.Send(t.Context(), bmc.CommandOff))(t) // by another hand
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 	})

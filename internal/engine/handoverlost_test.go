@@ -190,8 +190,7 @@ func TestNextRemediatorAfterALostAnswerOfTheStore(t *testing.T) {
 // spoilAsked stores a record of what another remediator was asked that cannot be read.
 func spoilAsked(t *testing.T, store state.Store, key string) {
 	t.Helper()
-	_, err := store.Put(t.Context(), state.Record{Kind: state.KindMeta, Key: key, Data: []byte("{")})
-	require.NoError(t, err)
+	must.Do(store.Put(t.Context(), state.Record{Kind: state.KindMeta, Key: key, Data: []byte("{")}))(t)
 }
 
 // Nobody acts on the target of a record that cannot be read, and it is told; everything else is

@@ -275,9 +275,8 @@ func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
 func TestMachineWithoutANodeThatIsPinnedElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		neverJoined(w)
-		_, err := state.SavePin(t.Context(), store, state.Pin{Host: "c/n-9", Node: "n-9", SystemUUID: hostUUID, Address: "ipmi://192.0.2.99:623",
-			Devices: "192.0.2.99"})
-		require.NoError(t, err)
+		must.Do(state.SavePin(t.Context(), store, state.Pin{Host: "c/n-9", Node: "n-9", SystemUUID: hostUUID, Address: "ipmi://192.0.2.99:623",
+			Devices: "192.0.2.99"}))(t)
 		e := running(t, w, store, withMACs(w))
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -473,8 +472,7 @@ func TestOrdersByMachine(t *testing.T) {
 		unknown.Machine = "ns/m-9"
 		refused(t, reason.NoSuchMachine)(e.Fence(t.Context(), unknown))
 		w.Hang()
-		_, err := e.Fence(t.Context(), byMachine) // its Node is there by now
-		require.NoError(t, err)
+		must.Do(e.Fence(t.Context(), byMachine))(t) // its Node is there by now
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, "n-1", e.Runs("c")[0].Target.Node)

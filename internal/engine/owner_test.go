@@ -199,8 +199,7 @@ func TestEndedRunThatCannotBeReadKeepsNobodyDown(t *testing.T) {
 func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
-		_, err := store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r-1", Data: []byte("{")})
-		require.NoError(t, err)
+		must.Do(store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r-1", Data: []byte("{")}))(t)
 		p.give("a")
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, w.Commands())

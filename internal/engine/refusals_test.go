@@ -493,10 +493,9 @@ func TestRefusedAccountIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.login("wrong")
 		service := w.Entry().Levels[0].Devices[0].Service()
-		_, err := state.SaveRefusedAccounts(t.Context(), store, state.RefusedAccounts{Accounts: []state.RefusedAccount{{
+		must.Do(state.SaveRefusedAccounts(t.Context(), store, state.RefusedAccounts{Accounts: []state.RefusedAccount{{
 			Service: service, User: "fence", Kind: string(bmc.KindAuth), Salt: "s", Mark: markOf(w, "s", "wrong"), Until: time.Now().Add(24 * time.Hour),
-		}}})
-		require.NoError(t, err)
+		}}}))(t)
 		e := running(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		gate(t, e, "BMCAuth")

@@ -272,9 +272,8 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		_, err := state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Reason: "FalseOff",
-			Target: remediate.Target{Cluster: "c", Node: "n-9", Host: "c/n-9"}})
-		require.NoError(t, err)
+		must.Do(state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Reason: "FalseOff",
+			Target: remediate.Target{Cluster: "c", Node: "n-9", Host: "c/n-9"}}))(t)
 		spoil(t, store, spoiled["freeze"])
 		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Second)

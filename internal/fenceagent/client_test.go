@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -90,8 +91,7 @@ func device() bmc.Device {
 
 func client(t *testing.T, p searchPath, d bmc.Device) *Client {
 	t.Helper()
-	c, err := newClient(d, timing, p)
-	require.NoError(t, err)
+	c := must.Do(newClient(d, timing, p))(t)
 	t.Cleanup(func() { assert.NoError(t, c.Close(t.Context())) })
 	return c
 }
@@ -107,8 +107,7 @@ func installed(t *testing.T, name, addr string, parameters map[string]string) bm
 	if addr == "" {
 		return d
 	}
-	e, err := bmc.ParseAgentAddress(addr)
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseAgentAddress(addr))(t)
 	d.Endpoint, d.Username, d.Password = e, "admin", bmc.NewSecret("secret")
 	return d
 }
@@ -135,8 +134,7 @@ func TestConformanceFenceIPMILAN(t *testing.T) {
 	t.Parallel()
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
-			sim, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Suites: []int{17}})
-			require.NoError(t, err)
+			sim := must.Do(ipmisim.StartGo(t.Context(), ipmisim.Options{Suites: []int{17}}))(t)
 			t.Cleanup(sim.Stop)
 			d := installed(t, "fence_ipmilan", sim.Addr(), map[string]string{
 				"lanplus": "1", "cipher": "17", "power_wait": "0", "power_timeout": "30",
@@ -165,8 +163,7 @@ func TestConformanceFenceRedfish(t *testing.T) {
 	t.Parallel()
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
-			sim, err := redfishsim.Start(redfishsim.Options{})
-			require.NoError(t, err)
+			sim := must.Do(redfishsim.Start(redfishsim.Options{}))(t)
 			t.Cleanup(sim.Stop)
 			d := installed(t, "fence_redfish", sim.Addr(), map[string]string{
 				"ssl_insecure": "1", "systems_uri": sim.System(0).URI(), "power_timeout": "30",
@@ -199,8 +196,7 @@ func opens(d bmc.Device) (bmc.Power, error) { return New(d, timing) }
 func gone(t *testing.T, word string) func() bool {
 	t.Helper()
 	return func() bool {
-		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		require.NoError(t, err)
+		lines := must.Do(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 		for _, path := range lines {
 			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), word) {
 				return false
@@ -231,10 +227,9 @@ func TestHangingAgentIsKilledWhole(t *testing.T) {
 	t.Parallel()
 	started := filepath.Join(t.TempDir(), "started")
 	c := client(t, agent(t, `sleep 3141.5 & : >`+started+`; sleep 3141.5`), device())
-	_, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	must.Do(c.Describe(t.Context()))(t)
 	begin := time.Now()
-	_, err = c.Send(whenThere(t, started), bmc.CommandOff)
+	_, err := c.Send(whenThere(t, started), bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, time.Since(begin), pace.Hang)
@@ -257,10 +252,8 @@ func TestOutputHeldByAnotherSession(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	c := client(t, agent(t, `setsid sleep 300 & echo $! >`+file+`; echo Status: ON`), device())
 	t.Cleanup(func() { // nobody else ends it
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(file))(t)
+		pid := must.Do(strconv.Atoi(strings.TrimSpace(string(text))))(t)
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	})
 	begin := time.Now()
@@ -301,8 +294,7 @@ func TestSecretsOnlyOnStdin(t *testing.T) {
 	c := client(t, agent(t, `echo "$input" >`+out+`/stdin; cat /proc/$$/environ >`+out+`/environ; cat /proc/$$/cmdline >`+out+`/cmdline; exit 0`), device())
 	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	file := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(out, name))
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(filepath.Join(out, name)))(t)
 		return string(text)
 	}
 	assert.Equal(t, "action=status\nip=192.0.2.1\npassword=c4nary-secret\nplug=7\nusername=admin\n", file("stdin"))
@@ -314,11 +306,10 @@ func TestNotStartedIsNotSent(t *testing.T) {
 	t.Parallel()
 	p := agent(t, `exit 0`)
 	c := client(t, p, device())
-	_, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	must.Do(c.Describe(t.Context()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = c.Send(ctx, bmc.CommandOff)
+	_, err := c.Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 
 	require.NoError(t, os.Remove(filepath.Join(p.dirs[0], "fence_test")))
@@ -332,29 +323,26 @@ func agentSays(t *testing.T, d bmc.Device) {
 	c := client(t, systemPath, d)
 	assert.Equal(t, "STATUS: ON", bmctest.Read(t, c).Raw)
 	assert.False(t, bmctest.Send(t, c, bmc.CommandOff).Already)
-	described, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	described := must.Do(c.Describe(t.Context()))(t)
 	assert.Equal(t, d.Agent, described.Model)
 	assert.NotEmpty(t, described.Firmware)
 }
 
 func TestFenceIPMILAN(t *testing.T) {
 	t.Parallel()
-	sim, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Suites: []int{17}})
-	require.NoError(t, err)
+	sim := must.Do(ipmisim.StartGo(t.Context(), ipmisim.Options{Suites: []int{17}}))(t)
 	t.Cleanup(sim.Stop)
 	d := installed(t, "fence_ipmilan", sim.Addr(), map[string]string{"lanplus": "1", "cipher": "17", "power_wait": "0"})
 	agentSays(t, d)
 
 	d.Password = bmc.NewSecret("wrong-secret")
-	_, err = client(t, systemPath, d).Read(t.Context())
+	_, err := client(t, systemPath, d).Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindUnreachable)
 }
 
 func TestFenceRedfish(t *testing.T) {
 	t.Parallel()
-	sim, err := redfishsim.Start(redfishsim.Options{})
-	require.NoError(t, err)
+	sim := must.Do(redfishsim.Start(redfishsim.Options{}))(t)
 	t.Cleanup(sim.Stop)
 	d := installed(t, "fence_redfish", sim.Addr(), map[string]string{"ssl_insecure": "1", "systems_uri": sim.System(0).URI()})
 	agentSays(t, d)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestStatus(t *testing.T) {
@@ -139,10 +140,9 @@ func TestListThatFails(t *testing.T) {
 		assert.Contains(t, bmctest.Failed(t, err, kind).Error(), "list of outlets")
 	}
 	c := client(t, listing(t, `sleep 1618.3`, saysOff), device())
-	_, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	must.Do(c.Describe(t.Context()))(t)
 	c.timing.ReadTimeout = 500 * time.Millisecond
-	_, err = c.Read(t.Context())
+	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindUnreachable)
 	assert.Eventually(t, gone(t, "1618.3"), time.Minute, 10*time.Millisecond)
 }
@@ -283,8 +283,7 @@ func TestAgentsWithoutPowerAreRefused(t *testing.T) {
 func TestInstalledAgents(t *testing.T) {
 	t.Parallel()
 	installed(t, "fence_ipmilan", "", nil)
-	paths, err := filepath.Glob("/usr/sbin/fence_*")
-	require.NoError(t, err)
+	paths := must.Do(filepath.Glob("/usr/sbin/fence_*"))(t)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
 		name := filepath.Base(path)

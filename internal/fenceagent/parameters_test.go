@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 func known(names ...string) metadata {
@@ -29,14 +30,12 @@ func known(names ...string) metadata {
 func TestInputUsesTheAgentsNames(t *testing.T) {
 	d := device()
 	d.Endpoint.Port = 8443
-	text, err := input(d, known("ip", "ipaddr", "ipport", "login", "username", "passwd", "password", "plug"), "off")
-	require.NoError(t, err)
+	text := must.Do(input(d, known("ip", "ipaddr", "ipport", "login", "username", "passwd", "password", "plug"), "off"))(t)
 	assert.Equal(t, "action=off\nip=192.0.2.1\nipport=8443\npassword=c4nary-secret\nplug=7\nusername=admin\n", string(text))
 
 	d.SecretParameters = map[string]bmc.Secret{"community": bmc.NewSecret("c0mmunity-secret")}
 	d.Endpoint.Port, d.Parameters = 0, map[string]string{"port": "7"}
-	text, err = input(d, known("ipaddr", "login", "passwd", "port", "community"), "status")
-	require.NoError(t, err)
+	text = must.Do(input(d, known("ipaddr", "login", "passwd", "port", "community"), "status"))(t)
 	assert.Equal(t, "action=status\ncommunity=c0mmunity-secret\nipaddr=192.0.2.1\nlogin=admin\npasswd=c4nary-secret\nport=7\n", string(text))
 }
 
@@ -85,20 +84,18 @@ func TestFind(t *testing.T) {
 	p := raw(t, "#!/bin/sh\n")
 	dir := p.dirs[0]
 	path := filepath.Join(dir, "fence_test")
-	f, err := p.find("fence_test")
-	require.NoError(t, err)
+	f := must.Do(p.find("fence_test"))(t)
 	assert.Equal(t, path, f.path)
 
 	for _, name := range []string{"", "fence_", "fence_Test", "../fence_test", "fence_test;", "ipmitool", "fence_test/../x"} {
 		_, err := p.find(name)
 		assert.ErrorContains(t, err, "not the name", name)
 	}
-	_, err = p.find("fence_none")
+	_, err := p.find("fence_none")
 	assert.ErrorContains(t, err, "install the package")
 
 	require.NoError(t, os.Symlink("fence_test", filepath.Join(dir, "fence_alias")))
-	alias, err := p.find("fence_alias")
-	require.NoError(t, err)
+	alias := must.Do(p.find("fence_alias"))(t)
 	assert.Equal(t, path, alias.resolved)
 	assert.NotEqual(t, f, alias, "some agents look at their name")
 
@@ -135,8 +132,7 @@ func actions(text string) []byte {
 
 func TestDecode(t *testing.T) {
 	const all = `<action name="on" automatic="0"/><action name="off"/><action name="status"/>`
-	_, err := decode(actions(all + `<action name="reboot"/>`))
-	require.NoError(t, err)
+	must.Do(decode(actions(all + `<action name="reboot"/>`)))(t)
 	for text, why := range map[string]string{
 		all: "network or storage",
 		strings.Replace(all, `"0"`, `"1"`, 1) + `<action name="reboot"/>`: "network or storage",
@@ -159,8 +155,7 @@ func TestMetadataIsReadOnce(t *testing.T) {
 	text := strings.Replace(header, "#!/bin/sh\n", "#!/bin/sh\necho $1 >>"+out+"\n", 1)
 	p := raw(t, text+"cat >/dev/null\n")
 	asked := func() int {
-		b, err := os.ReadFile(out)
-		require.NoError(t, err)
+		b := must.Do(os.ReadFile(out))(t)
 		return strings.Count(string(b), "-o")
 	}
 	for range 3 {
@@ -170,8 +165,7 @@ func TestMetadataIsReadOnce(t *testing.T) {
 	path := filepath.Join(p.dirs[0], "fence_test")
 	require.NoError(t, os.Remove(path))
 	executable(t, path, strings.ReplaceAll(text, "4.2.1", "4.2.2-new")+"cat >/dev/null\n")
-	d, err := client(t, p, device()).Describe(t.Context())
-	require.NoError(t, err)
+	d := must.Do(client(t, p, device()).Describe(t.Context()))(t)
 	assert.Equal(t, bmc.Description{Model: "fence_test", Firmware: "4.2.2-new"}, d)
 	assert.Equal(t, 2, asked())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // heldFor is a run that is Held because a BMC reported a false Off.
@@ -29,8 +30,7 @@ func heldFor(id, node string) remediate.Run {
 
 func openFreezes(t *testing.T, runs ...remediate.Run) (*Freezes, state.Store) {
 	t.Helper()
-	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	f := readFreezes(t, s)
 	require.NoError(t, f.Complete(t.Context(), s, runs))
@@ -89,8 +89,7 @@ func TestFreezeOfAClassNeedsTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 2"))
 
 	assert.Equal(t, f.table.All(), readFreezes(t, s).table.All())
-	_, err := f.release(t.Context(), s, wire.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"})
-	require.NoError(t, err)
+	must.Do(f.release(t.Context(), s, wire.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"}))(t)
 	assert.False(t, frozen("m 1"))
 }
 
@@ -109,8 +108,7 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
-		_, err := f.release(t.Context(), s, wire.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node})
-		require.NoError(t, err)
+		must.Do(f.release(t.Context(), s, wire.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node}))(t)
 	}
 	silent := &unpruned{Store: s}
 	require.ErrorIs(t, f.Prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
@@ -149,8 +147,7 @@ func TestFreezeStoredWithoutAnAnswerCounts(t *testing.T) {
 	s.lose = true
 	_, err := f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node})
 	require.Error(t, err)
-	released, err := f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node})
-	require.NoError(t, err)
+	released := must.Do(f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node}))(t)
 	require.Len(t, released, 1)
 	require.False(t, first(f.table.Get("r1")).Active())
 	assert.Equal(t, f.table.All(), readFreezes(t, inner).table.All())

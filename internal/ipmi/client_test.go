@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -148,8 +149,7 @@ func TestHostsThatIPMICannotDrive(t *testing.T) {
 
 // A name that stands for an address where no BMC may be is sent nothing. // I10
 func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
-	there, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	there := must.Do(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer there.Close()
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		addr := net.JoinHostPort(host, strconv.Itoa(there.LocalAddr().(*net.UDPAddr).Port))
@@ -159,7 +159,7 @@ func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
 		require.NoError(t, c.Close(t.Context()))
 	}
 	require.NoError(t, there.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
-	_, _, err = there.ReadFrom(make([]byte, 1))
+	_, _, err := there.ReadFrom(make([]byte, 1))
 	assert.ErrorContains(t, err, "timeout", "a datagram came")
 }
 
@@ -305,13 +305,131 @@ func TestLostReplyToOff(t *testing.T) {
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
 		c := clientAt(t, relay.Addr())
-		_, err := c.Send(t.Context(), bmc.CommandOn) // raises the privilege
-		require.NoError(t, err)
+		must.Do(c.Send(t.Context(), bmc.CommandOn))(t) // raises the privilege
 		loseAnswers(b, relay, true)
-		_, err = c.Send(untilOff(t, b), bmc.CommandOff)
+		_, err := c.Send(untilOff(t, b), bmc.CommandOff)
 		assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 		assert.False(t, b.Power(), "it was carried out")
 		loseAnswers(b, relay, false)
 		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	})
+}
+
+// TestBMCKey: a BMC with a key of its own (K_g) is driven with it. Without it, or with
+// another, the error says what is missing, after two logins at most: each leaves a session
+// that only the BMC can end.
+func TestBMCKey(t *testing.T) {
+	const key = "a-key-of-19-bytes-x"           // ipmi_sim takes no longer one
+	o := ipmisim.Options{KG: key, Sessions: 64} // on a busy machine a repeated request takes one, too
+	onPeers(t, o, func(t *testing.T, _ peer, b ipmisim.BMC) {
+		withKey := func(text string) func(*bmc.Device) {
+			return func(d *bmc.Device) { d.BMCKey = bmc.NewSecret(text) }
+		}
+		c := clientAt(t, b.Addr(), withKey(key))
+		bmctest.Send(t, c, bmc.CommandOff)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+		require.NoError(t, c.Close(t.Context()))
+
+		for text, want := range map[string]string{"": "set kgFile", "another-key": "kgFile is not that of the BMC"} {
+			pace.Until(t, "two logins", func() bool { // one whose answer comes late says nothing about the key
+				relay := relayTo(t, b)
+				_, err := clientAt(t, relay.Addr(), withKey(text)).Read(t.Context())
+				assert.Equal(t, bmc.KindProtocol, bmc.KindOf(err), "%v", err)
+				assert.ErrorContains(t, err, want)
+				assert.ErrorContains(t, err, "K_g")
+				assert.NotContains(t, err.Error(), "another-key")
+				return different(relay.Seen(), ipmisim.PayloadRAKP4) == 2
+			})
+		}
+	})
+}
+
+func codes(findings []bmc.Finding) []bmc.FindingCode {
+	var all []bmc.FindingCode
+	for _, f := range findings {
+		all = append(all, f.Code)
+	}
+	return all
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		bmc  func(*testing.T) ipmisim.BMC
+		want []bmc.FindingCode
+	}{
+		{"ipmi_sim takes suite 0", func(t *testing.T) ipmisim.BMC { return startDebian(t, ipmisim.Options{}) },
+			[]bmc.FindingCode{bmc.FindingCipherZero}},
+		{"ipmi_sim with an account without a name",
+			func(t *testing.T) ipmisim.BMC { return startDebian(t, ipmisim.Options{NullUser: true}) },
+			[]bmc.FindingCode{bmc.FindingCipherZero, bmc.FindingNullUser}},
+		{"go-ipmi refuses suite 0 and does not tell who exists",
+			func(t *testing.T) ipmisim.BMC { return startGo(t, ipmisim.Options{NullUser: true}) }, nil},
+		{"go-ipmi with suite 3 alone",
+			func(t *testing.T) ipmisim.BMC { return startGo(t, ipmisim.Options{Suites: []int{3}}) }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := c.bmc(t)
+			relay := relayTo(t, b)
+			client := clientAt(t, relay.Addr())
+			found := must.Do(client.Audit(t.Context()))(t)
+			assert.Equal(t, c.want, codes(found))
+			for _, d := range relay.Seen() {
+				if d.Payload() == ipmisim.PayloadRAKP3 {
+					assert.Len(t, d.Data, headerLen+8, "a refusal: nothing of a password in it")
+				}
+				assert.NotEqual(t, ipmisim.PayloadIPMI, d.Payload(), "never in a session")
+			}
+			assert.True(t, b.Power())
+		})
+	}
+}
+
+// TestAuditLeavesNoSession: BMCs have as few as four, and here one is in use.
+func TestAuditLeavesNoSession(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	pace.Until(t, "the session in use was left alone", func() bool {
+		before := bmctest.Read(t, c)
+		for range 4 {
+			must.Do(c.Audit(t.Context()))(t)
+		}
+		assert.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond)
+		after := bmctest.Read(t, c)
+		return before.Session == after.Session
+	})
+}
+
+// TestSilenceIsNoFinding: a BMC may drop what it does not allow, but one that
+// answers nothing at all was not audited.
+func TestSilenceIsNoFinding(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	relay.Filter(losing(func(d ipmisim.Datagram) bool {
+		zero := d.Payload() == ipmisim.PayloadOpenRequest && d.Data[headerLen+12] == 0
+		return zero || d.Payload() == ipmisim.PayloadRAKP1
+	}))
+	found := must.Do(clientAt(t, relay.Addr()).Audit(t.Context()))(t)
+	assert.Empty(t, found)
+
+	c := New(hostAt(t, silent(t)), bmc.Timing{ReadTimeout: 300 * time.Millisecond, SendTimeout: time.Second})
+	_, err := c.Audit(t.Context())
+	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
+}
+
+func TestAuditWithoutASessionLeft(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	require.NoError(t, b.Exhaust())
+	_, err := clientAt(t, b.Addr()).Audit(t.Context())
+	assert.Equal(t, bmc.KindSessions, bmc.KindOf(err), "%v", err)
+}
+
+func TestAuditOfACancelledCaller(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := clientAt(t, b.Addr()).Audit(ctx)
+	assert.ErrorIs(t, err, context.Canceled)
 }

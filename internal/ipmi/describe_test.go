@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -41,8 +42,7 @@ func TestDescribeOfABMCWithoutLog(t *testing.T) {
 	c := clientAt(t, startGo(t, ipmisim.Options{}).Addr())
 	pace.Until(t, "the same session before and after it", func() bool {
 		before := bmctest.Read(t, c)
-		d, err := c.Describe(t.Context())
-		require.NoError(t, err)
+		d := must.Do(c.Describe(t.Context()))(t)
 		assert.Equal(t, bmc.Description{Manufacturer: "Dell", Model: "product 256", Firmware: "2.85", RestorePolicy: "always-off"}, d)
 		after := bmctest.Read(t, c)
 		return before.Session == after.Session
@@ -52,8 +52,7 @@ func TestDescribeOfABMCWithoutLog(t *testing.T) {
 func TestDescribeOfABMCThatRefusesAll(t *testing.T) {
 	b := startGo(t, ipmisim.Options{})
 	b.Intercept(func(ipmisim.Command) *ipmisim.Reply { return &ipmisim.Reply{Code: 0xc1} })
-	d, err := clientAt(t, b.Addr()).Describe(t.Context())
-	require.NoError(t, err)
+	d := must.Do(clientAt(t, b.Addr()).Describe(t.Context()))(t)
 	assert.Equal(t, bmc.Description{}, d)
 }
 

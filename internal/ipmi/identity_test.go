@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -56,9 +57,8 @@ func TestDescribeIsNoLookAtWhoAnswers(t *testing.T) {
 	bmctest.Read(t, c)
 	require.NoError(t, b.SetUUID(otherGUID))
 	require.NoError(t, b.Restart())
-	_, err := c.Describe(t.Context())
-	require.NoError(t, err)
-	_, err = c.Send(t.Context(), bmc.CommandOff)
+	must.Do(c.Describe(t.Context()))(t)
+	_, err := c.Send(t.Context(), bmc.CommandOff)
 	assert.Equal(t, bmc.KindIdentity, bmc.KindOf(err))
 	assert.True(t, b.Power())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -242,8 +243,7 @@ func TestRestartInMidCommand(t *testing.T) {
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
 		c := clientAt(t, relay.Addr(), withSuites(p.suite)) // another one may be refused before the BMC is back
-		_, err := c.Send(t.Context(), bmc.CommandOn)        // raises the privilege
-		require.NoError(t, err)
+		must.Do(c.Send(t.Context(), bmc.CommandOn))(t)      // raises the privilege
 		before := bmctest.Read(t, c)
 		restarted, begun := make(chan error, 1), false
 		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {

@@ -22,11 +22,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 func testSealer(t require.TestingT, s suite) sealer {
-	seal, err := newSealer(s, bytes.Repeat([]byte{7}, 20), bytes.Repeat([]byte{9}, 20))
-	require.NoError(t, err)
+	seal := must.Do(newSealer(s, bytes.Repeat([]byte{7}, 20), bytes.Repeat([]byte{9}, 20)))(t)
 	return seal
 }
 
@@ -113,9 +113,8 @@ func TestWindow(t *testing.T) {
 
 func TestReplyToAnotherQuestion(t *testing.T) {
 	good := offReply(5)
-	_, err := chassisStatus.decodeReply(good, 5)
-	require.NoError(t, err)
-	_, err = chassisStatus.decodeReply(good, 6)
+	must.Do(chassisStatus.decodeReply(good, 5))(t)
+	_, err := chassisStatus.decodeReply(good, 6)
 	assert.Error(t, err, "another sequence number")
 	for at, what := range map[int]string{1: "another network function", 5: "another command"} {
 		other := append([]byte(nil), good...)
@@ -165,8 +164,7 @@ func TestRecordedSessions(t *testing.T) {
 // replay derives everything anew from the recorded random numbers: each code
 // and each datagram has to come out the same to the byte.
 func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
-	chosen, err := chooseSuites([]int{suiteID})
-	require.NoError(t, err)
+	chosen := must.Do(chooseSuites([]int{suiteID}))(t)
 	x := &exchange{suite: chosen[0], user: "admin", key: []byte("secret")}
 	var seal sealer
 	var sik []byte
@@ -192,8 +190,7 @@ func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
 			seal, err = newSealer(x.suite, k1, k2)
 			require.NoError(t, err)
 		case ipmisim.PayloadOpenResponse, ipmisim.PayloadRAKP2, ipmisim.PayloadRAKP4:
-			a, err := parseAnswer(p.payload)
-			require.NoError(t, err)
+			a := must.Do(parseAnswer(p.payload))(t)
 			require.True(t, x.isOurs(a))
 			take := map[int]func([]byte) error{
 				ipmisim.PayloadOpenResponse: x.acceptOpen,
@@ -220,16 +217,14 @@ func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
 }
 
 func readSession(t testing.TB, path string) []ipmisim.Datagram {
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(path))(t)
 	var all []ipmisim.Datagram
 	for line := range strings.Lines(string(text)) {
 		direction, digits, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if direction != "<" && direction != ">" {
 			continue
 		}
-		data, err := hex.DecodeString(digits)
-		require.NoError(t, err)
+		data := must.Do(hex.DecodeString(digits))(t)
 		all = append(all, ipmisim.Datagram{FromBMC: direction == "<", Data: data})
 	}
 	return all

@@ -1,12 +1,21 @@
 package ipmi
 
 import (
+	"cmp"
+	"context"
+	"crypto/aes"
+	"errors"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -128,4 +137,306 @@ func loseAnswers(b ipmisim.BMC, relay *ipmisim.Relay, lose bool) {
 		return
 	}
 	relay.Filter(losing(func(d ipmisim.Datagram) bool { return d.FromBMC && !b.Power() }))
+}
+
+func TestMain(m *testing.M) {
+	pace.Together(8) // they wait for timeouts most of the time
+	os.Exit(m.Run())
+}
+
+const guid = "4c4c4544-0011-0000-8000-00000000cafe"
+
+// guidText is guid as a Reading shows it.
+const guidText = "4c4c4544001100008000" + "00000000cafe"
+
+// timing is generous: a test that waits for it in vain is wrong, not slow.
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
+
+func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
+	t.Helper()
+	o.UUID = cmp.Or(o.UUID, guid)
+	b := must.Do(again(o, func() (*ipmisim.GoBMC, error) { return ipmisim.StartGo(t.Context(), o) }))(t)
+	t.Cleanup(b.Stop)
+	return b
+}
+
+func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
+	t.Helper()
+	o.UUID = cmp.Or(o.UUID, guid)
+	b, err := again(o, func() (*ipmisim.DebianBMC, error) { return ipmisim.StartDebian(t.Context(), o) })
+	if errors.Is(err, ipmisim.ErrNoDebianSim) {
+		bmctest.Missing(t, err.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// startPyghmi starts a BMC of pyghmi, which must not have ended when the test ends.
+func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
+	t.Helper()
+	if o.Operator {
+		t.Skip("pyghmi has no accounts of OPERATOR")
+	}
+	o.UUID = cmp.Or(o.UUID, guid)
+	// The context of the test ends before its cleanup.
+	b, err := again(o, func() (*ipmisim.PyghmiBMC, error) { return ipmisim.StartPyghmi(context.Background(), o) })
+	if errors.Is(err, ipmisim.ErrNoPyghmi) {
+		bmctest.Missing(t, err.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		log, ended := b.Ended()
+		assert.False(t, ended, "what was sent ended the BMC: %s", log)
+		b.Stop()
+	})
+	return b
+}
+
+// again starts a BMC, if need be several times when its port is given: a client
+// of another test may have been given that port for a moment.
+func again[B any](o ipmisim.Options, start func() (B, error)) (b B, err error) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if b, err = start(); err == nil || o.Addr == "" || time.Now().After(end) {
+			return b, err
+		}
+	}
+}
+
+// peer is one kind of BMC under test.
+type peer struct {
+	name  string
+	suite int
+	start func(*testing.T, ipmisim.Options) ipmisim.BMC
+}
+
+var peers = []peer{
+	{"go-ipmi suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC {
+		o.Suites = []int{3}
+		return startGo(t, o)
+	}},
+	{"go-ipmi suite 17", 17, func(t *testing.T, o ipmisim.Options) ipmisim.BMC {
+		o.Suites = []int{17}
+		return startGo(t, o)
+	}},
+	{"ipmi_sim suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC { return startDebian(t, o) }},
+	{"pyghmi suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC { return startPyghmi(t, o) }},
+}
+
+// hostAt is a host whose BMC is at addr, with the account of the simulators.
+func hostAt(t *testing.T, addr string) bmc.Device {
+	t.Helper()
+	e := must.Do(bmc.ParseEndpoint("ipmi://" + addr))(t)
+	return bmc.Device{Driver: bmc.DriverIPMI, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
+}
+
+// clientAt is a client of the BMC at addr, with these changes of its entry, that closes with the test.
+func clientAt(t *testing.T, addr string, changes ...func(*bmc.Device)) *Client {
+	t.Helper()
+	d := hostAt(t, addr)
+	for _, change := range changes {
+		change(&d)
+	}
+	c := New(d, timing)
+	t.Cleanup(c.drop)
+	return c
+}
+
+func withSuites(ids ...int) func(*bmc.Device) { return func(d *bmc.Device) { d.CipherSuites = ids } }
+
+func withPassword(text string) func(*bmc.Device) {
+	return func(d *bmc.Device) { d.Password = bmc.NewSecret(text) }
+}
+
+func asAdministrator(d *bmc.Device) { d.Endpoint.Privilege = "ADMINISTRATOR" }
+
+func ignoringUUID(d *bmc.Device) { d.IgnoreUUID = true }
+
+// closes closes the session of c. No answer in the time that a Close may take is no
+// defect of the client: the machine may be busy.
+func closes(t *testing.T, c *Client) {
+	t.Helper()
+	begun := time.Now()
+	err := c.Close(t.Context())
+	if bmc.KindOf(err) == bmc.KindUnreachable && time.Since(begun) >= closeTimeout {
+		return
+	}
+	require.NoError(t, err)
+}
+
+// relayTo is a relay to the BMC b.
+func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
+	t.Helper()
+	r := must.Do(ipmisim.StartRelay(b.Addr()))(t)
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// losing is a network that loses these datagrams.
+func losing(lost func(ipmisim.Datagram) bool) func(ipmisim.Datagram) []ipmisim.Datagram {
+	return func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if lost(d) {
+			return nil
+		}
+		return []ipmisim.Datagram{d}
+	}
+}
+
+// proofs is how many datagrams hold a proof of a password.
+func proofs(seen []ipmisim.Datagram) (n int) {
+	for _, d := range seen {
+		if d.Payload() == ipmisim.PayloadRAKP3 && len(d.Data) > headerLen+8 {
+			n++
+		}
+	}
+	return n
+}
+
+// withoutDoubles is n for the BMC b. pyghmi may take a doubled Open Session Request for
+// two, and let the first answer to RAKP 1 when RAKP 3 goes to the second, which ends it.
+func withoutDoubles(b ipmisim.BMC, n ipmisim.Network) ipmisim.Network {
+	if _, pyghmi := b.(*ipmisim.PyghmiBMC); pyghmi {
+		n.Double = 0
+	}
+	return n
+}
+
+// TestRepeatedCommand: a BMC drops what it has seen, so each try is new in its
+// session sequence number and its vector, and the same command inside.
+func TestRepeatedCommand(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	c := clientAt(t, relay.Addr())
+	bmctest.Read(t, c)
+	first := len(relay.Seen())
+	lost := 0
+	relay.Filter(losing(func(ipmisim.Datagram) bool { lost++; return lost <= 2 }))
+	bmctest.Read(t, c)
+
+	sequences, vectors, commands := map[uint32]bool{}, map[[aes.BlockSize]byte]bool{}, map[string]bool{}
+	for _, d := range relay.Seen()[first:] {
+		if d.FromBMC {
+			continue
+		}
+		message, n, err := c.session.seal.open(d.Data, c.session.bmcID)
+		require.NoError(t, err)
+		p := must.Do(parsePacket(d.Data))(t)
+		sequences[n], vectors[[aes.BlockSize]byte(p.payload)], commands[string(message)] = true, true, true
+	}
+	assert.Len(t, sequences, 3)
+	assert.Len(t, vectors, 3)
+	assert.Len(t, commands, 1)
+}
+
+// slowBMC is a BMC that works on one command after the other, and needs long for each.
+type slowBMC interface {
+	ipmisim.BMC
+	Slow(d time.Duration) error
+}
+
+// shippedTiming is what the daemon gives a BMC by default.
+var shippedTiming = bmc.Timing{ReadTimeout: 5 * time.Second, SendTimeout: 10 * time.Second}
+
+// TestSerialBMC: a BMC that needs two seconds for each command, as virtualbmc with a slow
+// libvirt, is read and switched in time, over one session. No command is sent while it
+// works on one, because it would work on that one too.
+func TestSerialBMC(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) slowBMC{
+		"pyghmi":   func(t *testing.T) slowBMC { return startPyghmi(t, ipmisim.Options{}) },
+		"ipmi_sim": func(t *testing.T) slowBMC { return startDebian(t, ipmisim.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t)
+			require.NoError(t, b.Slow(2*time.Second))
+			costs(t, []int{4, 1, 2, 1}, func() (asked []int) { // status, status, off, status
+				relay := relayTo(t, b)
+				c := clientAt(t, relay.Addr(), withSuites(3))
+				c.timing = shippedTiming
+				defer c.drop() // one play after the other
+				at := 0
+				took := func(err error) {
+					now := relay.Asked()
+					sent := now - at
+					if err != nil {
+						sent += 100 // a busy machine; another attempt
+					}
+					asked, at = append(asked, sent), now
+				}
+				for range 2 {
+					_, err := c.Read(t.Context())
+					took(err)
+				}
+				_, sent := c.Send(t.Context(), bmc.CommandOff)
+				took(sent)
+				r, err := c.Read(t.Context())
+				took(err)
+				if sent == nil && err == nil {
+					assert.Equal(t, bmc.Off, r.State)
+				}
+				return asked
+			})
+		})
+	}
+}
+
+// TestSlowerThanTheFirstWait: a BMC that answers its first command later than one that
+// forgot its session would, keeps the session.
+func TestSlowerThanTheFirstWait(t *testing.T) {
+	t.Parallel()
+	b := startPyghmi(t, ipmisim.Options{})
+	require.NoError(t, b.Slow(4*time.Second))
+	pace.Until(t, "one handshake", func() bool {
+		relay := relayTo(t, b)
+		assert.Equal(t, bmc.On, bmctest.Read(t, clientAt(t, relay.Addr(), withSuites(3))).State)
+		return len(consoles(relay.Seen())) == 1
+	})
+}
+
+// TestPatience is how long each command waits before it is repeated.
+func TestPatience(t *testing.T) {
+	ctx := t.Context()
+	var c commandTimes
+	tries, wait := c.patience(ctx, chassisStatus)
+	assert.Equal(t, newCommandTries, tries)
+	assert.Equal(t, newCommandWait, wait, "nothing is known of the BMC")
+
+	c.record(chassisStatus, 5*time.Millisecond)
+	tries, wait = c.patience(ctx, chassisStatus)
+	assert.Equal(t, commandTries, tries)
+	assert.Equal(t, firstWait, wait, "it answers this command at once")
+	_, wait = c.patience(ctx, setPrivilege(3))
+	assert.Equal(t, newCommandWait, wait, "which says nothing about another")
+
+	c.record(chassisStatus, 2500*time.Millisecond)
+	_, wait = c.patience(ctx, chassisStatus)
+	assert.Equal(t, 5*time.Second, wait)
+	_, wait = c.patience(ctx, setPrivilege(3))
+	assert.Equal(t, 5*time.Second, wait, "a slow BMC is slow with all")
+
+	c.record(chassisStatus, time.Minute)
+	_, wait = c.patience(ctx, chassisStatus)
+	assert.Equal(t, longestWait, wait)
+}
+
+// TestNoStorm: what a client sends to a BMC that answers nothing is bounded, whatever it
+// waits for. The number is that of the waits, which a busy machine only makes longer.
+func TestNoStorm(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds {
+		if k.fromBMC {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			relay := relayTo(t, startGo(t, ipmisim.Options{}))
+			relay.Filter(losing(func(d ipmisim.Datagram) bool { return d.Payload() == k.payload }))
+			c := clientAt(t, relay.Addr())
+			c.timing = shippedTiming
+			_, err := c.Read(t.Context())
+			assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
+			assert.LessOrEqual(t, relay.Asked(), 25)
+		})
+	}
 }

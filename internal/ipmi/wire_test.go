@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -21,8 +22,7 @@ import (
 // and then every 2 s, give or take 20 %.
 func TestTriesSpreadOut(t *testing.T) {
 	t.Parallel()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	conn := must.Do(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	times := make(chan time.Time, 20)
 	go func() {
@@ -80,8 +80,7 @@ func TestJitter(t *testing.T) {
 // silent is a BMC that never answers.
 func silent(t *testing.T) string {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	conn := must.Do(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.LocalAddr().String()
 }
@@ -164,8 +163,7 @@ func TestPortClosesUnderASession(t *testing.T) {
 // listens.
 func firstAsked(t *testing.T, c *Client, addr string) ipmisim.Datagram {
 	t.Helper()
-	conn, err := again(ipmisim.Options{Addr: addr}, func() (net.PacketConn, error) { return net.ListenPacket("udp", addr) })
-	require.NoError(t, err)
+	conn := must.Do(again(ipmisim.Options{Addr: addr}, func() (net.PacketConn, error) { return net.ListenPacket("udp", addr) }))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -177,7 +175,7 @@ func firstAsked(t *testing.T, c *Client, addr string) ipmisim.Datagram {
 			first.Data = buf[:n]
 		}
 	}()
-	_, err = c.Read(ctx)
+	_, err := c.Read(ctx)
 	require.Error(t, err)
 	<-ctx.Done()
 	return first

@@ -249,9 +249,8 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 		}
 	}
 	require.NoError(t, machine(`{"metadata":{"labels":{}}}`), "what changes nothing")
-	_, err := c.Dynamic().Resource(client.MachineGVR).Namespace(rig.Namespace).Patch(ctx, r.Target.Machine, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"host.metal3.io/external-remediation":""}}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(c.Dynamic().Resource(client.MachineGVR).Namespace(rig.Namespace).Patch(ctx, r.Target.Machine, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"host.metal3.io/external-remediation":""}}}`), metav1.PatchOptions{}))(t)
 	r.Isolation, r.NewNodeUID = remediate.IsolateTaint, r.Target.NodeUID
 	lost := []byte(`{"metadata":{"labels":{"lost":"label"},"annotations":{"lost":"annotation"}},"spec":{"unschedulable":true,"taints":[{"key":"lost","effect":"NoSchedule"}]}}`)
 	for _, a := range []remediate.Action{remediate.SetPowerLock, remediate.ReleasePowerLock, remediate.ClearRequest} {

@@ -179,9 +179,8 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
 
-		_, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
-			Patch(ctx, b.machine, types.MergePatchType, []byte(`{"metadata": {"ownerReferences": null}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
+		must.Do(b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
+			Patch(ctx, b.machine, types.MergePatchType, []byte(`{"metadata": {"ownerReferences": null}}`), metav1.PatchOptions{}))(t)
 		orphan := lookAt(t, k, b.run).Seen.Machine
 		assert.False(t, orphan.Marked, "it was marked, but has no owner that would replace it") // I14
 		assert.Equal(t, remediate.No, orphan.Replaceable)
@@ -223,9 +222,8 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 			Duration: 5 * time.Minute, Renewed: time.Now().Add(-time.Hour)}))
 		assert.Equal(t, remediate.No, lookAt(t, k, b.run).Seen.Contested, "an expired leader is dead")
 
-		_, err := b.work.Client().CoreV1().Nodes().Patch(ctx, b.node, types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"machine.openshift.io/machine":"ns/copy"}}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
+		must.Do(b.work.Client().CoreV1().Nodes().Patch(ctx, b.node, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"machine.openshift.io/machine":"ns/copy"}}}`), metav1.PatchOptions{}))(t)
 		l := lookAt(t, k, b.run)
 		require.NoError(t, l.Err, "no Machine of OpenShift is served")
 		assert.Equal(t, remediate.No, l.Seen.Contested)

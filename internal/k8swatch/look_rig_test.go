@@ -82,9 +82,8 @@ func TestLookSeesTheTarget(t *testing.T) {
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
 	assert.NotEqual(t, s.Lease.ResourceVersion, lookAt(t, k, r).Seen.Lease.ResourceVersion, "a renewal is seen at once")
 
-	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
-		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status")
-	require.NoError(t, err)
+	must.Do(c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status"))(t)
 	assert.False(t, lookAt(t, k, r).Seen.Lease.KubeletReporting)
 }
 

@@ -26,11 +26,10 @@ import (
 func attach(t *testing.T, c *rig.ControlPlane, node string) string {
 	t.Helper()
 	volume := rigtest.Name("volume")
-	a, err := c.Client().StorageV1().VolumeAttachments().Create(rigtest.Context(t, time.Minute), &storagev1.VolumeAttachment{
+	a := must.Do(c.Client().StorageV1().VolumeAttachments().Create(rigtest.Context(t, time.Minute), &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: rigtest.Name("attachment")},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "csi.example.com", NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}, metav1.CreateOptions{}))(t)
 	return a.Name
 }
 

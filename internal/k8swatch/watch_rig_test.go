@@ -121,16 +121,14 @@ func TestKindsWithoutRights(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	user := rigtest.Name("old-fenced")
 	read := []string{"get", "list", "watch"}
-	_, err := c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+	must.Do(c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
 		{APIGroups: []string{client.HostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
 		{APIGroups: []string{client.MachineGroup}, Resources: []string{"machines"}, Verbs: read},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+	}}, metav1.CreateOptions{}))(t)
+	must.Do(c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}, metav1.CreateOptions{}))(t)
 	path := must.Do(c.Kubeconfig(user))(t)
 	k := run(t, path)
 	unread := func() (kinds []string) {
@@ -148,9 +146,8 @@ func TestKindsWithoutRights(t *testing.T) {
 		return !v.Synced && strings.Contains(v.Problem, "forbidden")
 	})
 
-	_, err = c.Client().RbacV1().ClusterRoles().Patch(ctx, user, types.JSONPatchType,
-		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().RbacV1().ClusterRoles().Patch(ctx, user, types.JSONPatchType,
+		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{}))(t)
 	k8stest.Until(t, time.Minute, "the right helps at once", func() bool { return k.View().Synced })
 }
 

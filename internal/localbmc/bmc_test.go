@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/u-root/u-root/pkg/ipmi"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestOneAtATime: the device drops replies when it is shared.
@@ -25,8 +27,7 @@ func TestOneAtATime(t *testing.T) {
 	for range 8 {
 		g.Go(func() {
 			for range 20 {
-				_, err := b.ask(t.Context(), getDeviceID, 4)
-				require.NoError(t, err)
+				must.Do(b.ask(t.Context(), getDeviceID, 4))(t)
 			}
 		})
 	}
@@ -56,8 +57,7 @@ func TestHungDevice(t *testing.T) {
 
 		close(dev.block)
 		synctest.Wait()
-		f, err := b.Facts(t.Context())
-		require.NoError(t, err)
+		f := must.Do(b.Facts(t.Context()))(t)
 		require.NotEmpty(t, f.GUID)
 		require.NoError(t, b.Close(t.Context()))
 		require.True(t, dev.isClosed())
@@ -212,8 +212,7 @@ func replies() map[string][]byte {
 }
 
 func TestFacts(t *testing.T) {
-	f, err := newBMC(&fakeDevice{replies: replies()}, "fake").Facts(t.Context())
-	require.NoError(t, err)
+	f := must.Do(newBMC(&fakeDevice{replies: replies()}, "fake").Facts(t.Context()))(t)
 	require.Equal(t, Facts{
 		GUID: "4c4c454400100011800000000000cafe", Firmware: "9.08",
 		Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::7")},
@@ -223,8 +222,7 @@ func TestFacts(t *testing.T) {
 
 // TestFactsOfAPoorBMC: one that has neither a GUID nor a LAN is no error.
 func TestFactsOfAPoorBMC(t *testing.T) {
-	f, err := newBMC(&fakeDevice{replies: map[string][]byte{askID: {0x20, 1, 9, 8, 2}}}, "fake").Facts(t.Context())
-	require.NoError(t, err)
+	f := must.Do(newBMC(&fakeDevice{replies: map[string][]byte{askID: {0x20, 1, 9, 8, 2}}}, "fake").Facts(t.Context()))(t)
 	require.Equal(t, Facts{Firmware: "9.08"}, f)
 }
 
@@ -233,8 +231,7 @@ func TestFactsDeviceGUID(t *testing.T) {
 	r := replies()
 	delete(r, askGUID)
 	r["\x06\x08"] = []byte("0123456789abcdef")
-	f, err := newBMC(&fakeDevice{replies: r}, "fake").Facts(t.Context())
-	require.NoError(t, err)
+	f := must.Do(newBMC(&fakeDevice{replies: r}, "fake").Facts(t.Context()))(t)
 	require.Equal(t, "30313233343536373839616263646566", f.GUID)
 }
 
@@ -285,10 +282,9 @@ func TestOpenWithoutDevice(t *testing.T) {
 
 func TestSystemUUID(t *testing.T) {
 	root := fstest.MapFS{"sys/class/dmi/id/product_uuid": {Data: []byte("44454c4c-1000-1100-8000-00000000cafe\n")}}
-	uuid, err := SystemUUID(root)
-	require.NoError(t, err)
+	uuid := must.Do(SystemUUID(root))(t)
 	require.Equal(t, "44454c4c-1000-1100-8000-00000000cafe", uuid)
-	_, err = SystemUUID(fstest.MapFS{})
+	_, err := SystemUUID(fstest.MapFS{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "open /sys/class/dmi/id/product_uuid", "as people know it")
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // evil is what a terminal would obey, and more than one line.
@@ -20,14 +22,12 @@ const evil = "a\u009b2J\u202e\x7f\x1b[m\nPRIORITY=0"
 
 // TestLogIsHarmless: what a BMC or a cluster says is logged, and obeyed by no terminal.
 func TestLogIsHarmless(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	require.NoError(t, err)
+	f := must.Do(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer f.Close()
 	log, _ := newLogger(zapcore.InfoLevel, jsonEncoder(), writeJSON(f))
 	log.Info(evil)
 	require.NoError(t, log.Sync())
-	text, err := os.ReadFile(f.Name())
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(f.Name()))(t)
 	assert.Contains(t, string(text), `"a\u009b2J\u202e\u007f\u001b[m\nPRIORITY=0"`)
 	var line struct{ Msg string }
 	require.NoError(t, json.Unmarshal(text, &line))
@@ -123,11 +123,9 @@ func TestDebugIsLeftOut(t *testing.T) {
 func listen(t *testing.T) (*net.UnixConn, *zap.Logger, *Queue) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
+	conn := must.Do(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	sender, err := dialJournal(path)
-	require.NoError(t, err)
+	sender := must.Do(dialJournal(path))(t)
 	log, q := newLogger(zapcore.DebugLevel, newJournalEncoder(), sender.send)
 	return conn, log, q
 }
@@ -137,8 +135,7 @@ func entry(t *testing.T, conn *net.UnixConn) map[string]string {
 	t.Helper()
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	buf := make([]byte, 1<<20)
-	n, err := conn.Read(buf)
-	require.NoError(t, err)
+	n := must.Do(conn.Read(buf))(t)
 	fields := map[string]string{}
 	for line := range strings.Lines(string(buf[:n])) {
 		key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
@@ -211,8 +208,7 @@ func TestSocketThatIsMadeAnew(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.NoError(t, os.Remove(path))
 	log.Info("one")
-	again, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
+	again := must.Do(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	defer again.Close()
 	assert.Equal(t, "one", entry(t, again)["MESSAGE"])
 }

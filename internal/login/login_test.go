@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 )
 
 const anna = 4003
@@ -37,19 +38,15 @@ func TestMain(m *testing.M) {
 func sleeper(t *testing.T, login string) (p *Process, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `[ -z "$1" ] || echo "$1" >/proc/self/loginuid; echo; exec cat`, "sh", login)
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	in := must.Do(cmd.StdinPipe())(t)
+	out := must.Do(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait() // it may have been killed
 	})
-	_, err = io.ReadFull(out, make([]byte, 1))
-	require.NoError(t, err)
-	fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
-	require.NoError(t, err)
+	must.Do(io.ReadFull(out, make([]byte, 1)))(t)
+	fd := must.Do(unix.PidfdOpen(cmd.Process.Pid, 0))(t)
 	p = held(fd)
 	t.Cleanup(func() { _ = p.Close() })
 	return p, func() {
@@ -82,11 +79,9 @@ func serve(t *testing.T) (socket string) {
 
 func listen(t *testing.T) *net.UnixListener {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "login") // a path of a socket is short
-	require.NoError(t, err)
+	dir := must.Do(os.MkdirTemp("", "login"))(t) // a path of a socket is short
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	ln, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: network})
-	require.NoError(t, err)
+	ln := must.Do(net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: network}))(t)
 	return ln
 }
 
@@ -139,16 +134,13 @@ func TestProcessThatWasLetGo(t *testing.T) {
 
 // TestConnected holds the process that connected, and nothing where no pid is known.
 func TestConnected(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	pair := must.Do(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer func() { assert.NoError(t, unix.Close(pair[0])); assert.NoError(t, unix.Close(pair[1])) }()
-	p, err := Connected(pair[0], int32(os.Getpid()))
-	require.NoError(t, err)
+	p := must.Do(Connected(pair[0], int32(os.Getpid())))(t)
 	defer p.Close()
-	pid, err := p.pid()
-	require.NoError(t, err)
+	pid := must.Do(p.pid())(t)
 	assert.Equal(t, os.Getpid(), pid)
-	_, err = Connected(pair[0], 0)
+	_, err := Connected(pair[0], 0)
 	require.ErrorIs(t, err, ErrForeign)
 }
 
@@ -159,8 +151,7 @@ func TestAskForOneThatIsHidden(t *testing.T) {
 	socket := serve(t)
 	require.NoError(t, os.Chmod(filepath.Dir(socket), 0o755))
 	require.NoError(t, os.Chmod(socket, 0o666))
-	self, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
+	self := must.Do(os.ReadFile("/proc/self/exe"))(t)
 	program := filepath.Join(filepath.Dir(socket), "self")
 	require.NoError(t, os.WriteFile(program, self, 0o755))
 	require.NoError(t, os.Chmod(program, 0o755))
@@ -220,8 +211,7 @@ func askOneThatSays(t *testing.T, p *Process, text string) (ok bool, err error) 
 // TestStrangeQuestions: fenced-login tells why it does not answer, and answers the next.
 func TestStrangeQuestions(t *testing.T) {
 	socket := serve(t)
-	null, err := os.Open(os.DevNull)
-	require.NoError(t, err)
+	null := must.Do(os.Open(os.DevNull))(t)
 	defer null.Close()
 	fd := int(null.Fd())
 	for _, each := range []struct {
@@ -230,18 +220,16 @@ func TestStrangeQuestions(t *testing.T) {
 	}{
 		{nil, "0 descriptors"}, {[]int{fd}, "of no process"}, {[]int{fd, fd}, "2 descriptors"}, {make([]int, 100), "descriptors are passed"},
 	} {
-		c, err := net.Dial(network, socket)
+		c := must.Do(net.Dial(network, socket))(t)
+		_, _, err := c.(*net.UnixConn).WriteMsgUnix([]byte("?"), unix.UnixRights(each.fds...), nil)
 		require.NoError(t, err)
-		_, _, err = c.(*net.UnixConn).WriteMsgUnix([]byte("?"), unix.UnixRights(each.fds...), nil)
-		require.NoError(t, err)
-		text, err := io.ReadAll(c)
-		require.NoError(t, err)
+		text := must.Do(io.ReadAll(c))(t)
 		assert.Contains(t, string(text), answerUnread)
 		assert.Contains(t, string(text), each.want)
 		require.NoError(t, c.Close())
 	}
 	p, _ := sleeper(t, "")
-	_, _, err = p.Ask(socket)
+	_, _, err := p.Ask(socket)
 	require.NoError(t, err)
 }
 
@@ -255,8 +243,7 @@ func TestServeEndsWhenNobodyAsks(t *testing.T) {
 func TestKernelWithoutLogins(t *testing.T) {
 	needLogins(t)
 	p, _ := sleeper(t, strconv.Itoa(anna))
-	pid, err := p.pid()
-	require.NoError(t, err)
+	pid := must.Do(p.pid())(t)
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount -t tmpfs tmpfs /mnt && mkdir -p /mnt/proc && mount --bind /proc /mnt/proc && mkdir "/mnt/$1" &&
 		ln -s "/mnt/proc/$$" /mnt/self && : >"/mnt/$1/status" && mount --bind /mnt /proc && mount --bind /mnt/proc /mnt/proc && exec /mnt/self/root/"$2"`,
 		"sh", strconv.Itoa(pid), os.Args[0])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 )
 
 const ownKinds = `apiVersion: fenced.io/v1alpha1
@@ -41,8 +42,7 @@ spec: {nodeSelector: {}, maxUnavailable: 10%}
 `
 
 func TestFencePolicyEveryKey(t *testing.T) {
-	found, err := manifest.DecodePolicies("own.yaml", []byte(ownKinds))
-	require.NoError(t, err)
+	found := must.Do(manifest.DecodePolicies("own.yaml", []byte(ownKinds)))(t)
 	require.Len(t, found.Checks, 1)
 	c := found.Checks[0]
 	assert.Equal(t, "racks", c.Key())
@@ -77,8 +77,7 @@ func TestFencePolicyEveryKey(t *testing.T) {
 }
 
 func TestFencePolicyDefaults(t *testing.T) {
-	found, err := manifest.DecodePolicies("own.yaml", []byte(ownDocument("machineSelector: {matchLabels: {rack: r1}}")))
-	require.NoError(t, err)
+	found := must.Do(manifest.DecodePolicies("own.yaml", []byte(ownDocument("machineSelector: {matchLabels: {rack: r1}}"))))(t)
 	c := found.Checks[0]
 	assert.False(t, c.SelectsNodes)
 	assert.Equal(t, policy.PowerCycleHosts, c.Strategy)

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/must"
 )
 
 func many(n int, entry string) []any {
@@ -213,11 +214,9 @@ func TestManyTexts(t *testing.T) {
 // answer twice, and never act on a target of an input that has errors of the
 // kind that may hide its Node.
 func FuzzDecode(f *testing.F) {
-	files, err := filepath.Glob("../policy/testdata/*.txtar")
-	require.NoError(f, err)
+	files := must.Do(filepath.Glob("../policy/testdata/*.txtar"))(f)
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(f, err)
+		data := must.Do(os.ReadFile(file))(f)
 		f.Add(txtar.Parse(data).Files[1].Data)
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/crds"
+	"github.com/fenced/fenced/test/must"
 )
 
 var stamp = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -84,8 +85,7 @@ func TestMachineOfAnotherAuthority(t *testing.T) {
 // not be evaluated.
 func TestMachineHealthChecksHaveNoAuthority(t *testing.T) {
 	for kind, has := range map[string]bool{"machines": true, "machinesets": true, "machinehealthchecks": false} {
-		crd, err := crds.Files.ReadFile("openshift/machine.openshift.io_" + kind + ".yaml")
-		require.NoError(t, err)
+		crd := must.Do(crds.Files.ReadFile("openshift/machine.openshift.io_" + kind + ".yaml"))(t)
 		assert.Equal(t, has, bytes.Contains(crd, []byte("authoritativeAPI:")), kind)
 	}
 }
@@ -95,9 +95,8 @@ func TestInfrastructureMachine(t *testing.T) {
 		policy.ClusterAPIV1Beta1: {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Machine", "name": "m3m", "namespace": "elsewhere"},
 		policy.ClusterAPIV1Beta2: {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Machine", "name": "m3m"},
 	} {
-		m, err := manifest.Machine(map[string]any{"apiVersion": version, "kind": "Machine", "metadata": map[string]any{"namespace": "ns", "name": "m"},
-			"spec": map[string]any{"infrastructureRef": ref}, "status": map[string]any{"nodeRef": map[string]any{"name": "n", "uid": "u"}}})
-		require.NoError(t, err)
+		m := must.Do(manifest.Machine(map[string]any{"apiVersion": version, "kind": "Machine", "metadata": map[string]any{"namespace": "ns", "name": "m"},
+			"spec": map[string]any{"infrastructureRef": ref}, "status": map[string]any{"nodeRef": map[string]any{"name": "n", "uid": "u"}}}))(t)
 		assert.Equal(t, policy.InfrastructureRef{Kind: "Metal3Machine.infrastructure.cluster.x-k8s.io", Name: "m3m"}, m.Infrastructure)
 		assert.Equal(t, "ns/m3m", m.Consumer())
 		assert.Equal(t, "u", m.NodeUID)
@@ -231,9 +230,8 @@ func TestFinalizersOfARemediator(t *testing.T) {
 		{[]any{"foregroundDeletion", "example.com/reboot"}, true},
 		{[]any{manifest.RequestFinalizer}, true},
 	} {
-		q, err := manifest.Request(map[string]any{"apiVersion": "example.com/v1", "kind": "Reboot",
-			"metadata": map[string]any{"namespace": "ns", "name": "m", "finalizers": c.finalizers}})
-		require.NoError(t, err)
+		q := must.Do(manifest.Request(map[string]any{"apiVersion": "example.com/v1", "kind": "Reboot",
+			"metadata": map[string]any{"namespace": "ns", "name": "m", "finalizers": c.finalizers}}))(t)
 		assert.Equal(t, c.want, q.Finalizer, c.finalizers)
 		assert.Equal(t, c.want, q.Begun, c.finalizers)
 	}
@@ -247,19 +245,15 @@ func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
 			"spec":     map[string]any{"strategy": map[string]any{"retryLimit": limit}}}
 	}
 	const api = "infrastructure.cluster.x-k8s.io/v1beta1"
-	q, err := manifest.Request(fields(api, int64(3)))
-	require.NoError(t, err)
+	q := must.Do(manifest.Request(fields(api, int64(3))))(t)
 	assert.Nil(t, q.Power)
-	q, err = manifest.OwnRequest(fields(api, int64(3)))
-	require.NoError(t, err)
+	q = must.Do(manifest.OwnRequest(fields(api, int64(3))))(t)
 	assert.Equal(t, &policy.PowerRequest{Attempts: 4, HasFinalizer: true}, q.Power)
-	q, err = manifest.OwnRequest(fields(api, nil))
-	require.NoError(t, err)
+	q = must.Do(manifest.OwnRequest(fields(api, nil)))(t)
 	assert.Equal(t, 2, q.Power.Attempts, "the default of 1 means two")
-	q, err = manifest.OwnRequest(fields("example.com/v1", int64(3)))
-	require.NoError(t, err)
+	q = must.Do(manifest.OwnRequest(fields("example.com/v1", int64(3))))(t)
 	assert.Nil(t, q.Power)
-	_, err = manifest.OwnRequest(fields(api, "many"))
+	_, err := manifest.OwnRequest(fields(api, "many"))
 	assert.ErrorContains(t, err, "retryLimit")
 }
 
@@ -288,9 +282,8 @@ func TestPhaseOfAMetal3Request(t *testing.T) {
 		if c.told != "" {
 			meta["annotations"] = map[string]any{manifest.RequestPhase: c.told}
 		}
-		q, err := manifest.OwnRequest(map[string]any{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Remediation",
-			"metadata": meta, "status": map[string]any{"phase": c.status}})
-		require.NoError(t, err)
+		q := must.Do(manifest.OwnRequest(map[string]any{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Remediation",
+			"metadata": meta, "status": map[string]any{"phase": c.status}}))(t)
 		assert.Equal(t, c.want, q.Power.Phase, c)
 		assert.Equal(t, c.answered, q.Power.Answered(), c)
 	}

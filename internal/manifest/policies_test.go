@@ -16,6 +16,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 )
 
 const policyFile = `# two checks
@@ -43,8 +44,7 @@ items:
 `
 
 func TestDecodePolicies(t *testing.T) {
-	found, err := manifest.DecodePolicies("10.yaml", []byte(policyFile))
-	require.NoError(t, err)
+	found := must.Do(manifest.DecodePolicies("10.yaml", []byte(policyFile)))(t)
 	checks := found.Checks
 	require.Len(t, checks, 2)
 	c := checks[0]
@@ -60,8 +60,7 @@ func TestDecodePolicies(t *testing.T) {
 	assert.Equal(t, policy.DeleteMachines, checks[1].Strategy)
 	assert.Equal(t, 10*time.Minute, checks[1].StartupTimeout)
 
-	found, err = manifest.DecodePolicies("empty.yaml", []byte("# nothing yet\n"))
-	require.NoError(t, err)
+	found = must.Do(manifest.DecodePolicies("empty.yaml", []byte("# nothing yet\n")))(t)
 	assert.Empty(t, found)
 }
 
@@ -112,8 +111,7 @@ const schemaFile = "../../configs/fenced-policy.schema.json"
 
 func published(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile(schemaFile)
-	require.NoError(t, err)
+	s := must.Do(jsonschema.NewCompiler().Compile(schemaFile))(t)
 	return s
 }
 
@@ -129,8 +127,7 @@ func ownDocuments(t *testing.T, data []byte) (list []string) {
 		}
 		kind := fields["kind"]
 		if fields["apiVersion"] == policy.FencedAPI && (kind == policy.FencePolicyKind || kind == policy.DisruptionBudgetKind) {
-			text, err := json.Marshal(fields)
-			require.NoError(t, err)
+			text := must.Do(json.Marshal(fields))(t)
 			list = append(list, string(text))
 		}
 	}
@@ -139,22 +136,18 @@ func ownDocuments(t *testing.T, data []byte) (list []string) {
 // validate says what the schema has against a document.
 func validate(t *testing.T, s *jsonschema.Schema, document string) error {
 	t.Helper()
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(document)))
-	require.NoError(t, err)
+	value := must.Do(jsonschema.UnmarshalJSON(bytes.NewReader([]byte(document))))(t)
 	return s.Validate(value)
 }
 
 // TestShippedPoliciesAreGood: every example decodes, and passes the schema.
 func TestShippedPoliciesAreGood(t *testing.T) {
 	s := published(t)
-	files, err := filepath.Glob("../../configs/policies.d/*.yaml")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("../../configs/policies.d/*.yaml"))(t)
 	kinds := map[string]int{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
-		found, err := manifest.DecodePolicies(file, data)
-		require.NoError(t, err)
+		data := must.Do(os.ReadFile(file))(t)
+		found := must.Do(manifest.DecodePolicies(file, data))(t)
 		for _, c := range found.Checks {
 			kinds[c.Kind]++
 		}
@@ -168,10 +161,8 @@ func TestShippedPoliciesAreGood(t *testing.T) {
 
 // TestManPageNamesEveryKey of the schema.
 func TestManPageNamesEveryKey(t *testing.T) {
-	page, err := os.ReadFile("../../docs/man/fenced-policy.5")
-	require.NoError(t, err)
-	data, err := os.ReadFile(schemaFile)
-	require.NoError(t, err)
+	page := must.Do(os.ReadFile("../../docs/man/fenced-policy.5"))(t)
+	data := must.Do(os.ReadFile(schemaFile))(t)
 	var schema any
 	require.NoError(t, json.Unmarshal(data, &schema))
 	keys := 0
@@ -213,12 +204,10 @@ var beyondSchema = map[string]bool{
 // daemon takes the schema takes, and the other way round.
 func TestSchemaAgreesWithDecoder(t *testing.T) {
 	s := published(t)
-	files, err := filepath.Glob("../policy/testdata/*.txtar")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("../policy/testdata/*.txtar"))(t)
 	good, bad, beyond := 0, 0, 0
 	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		require.NoError(t, err)
+		archive := must.Do(txtar.ParseFile(file))(t)
 		name := filepath.Base(file[:len(file)-len(".txtar")])
 		for _, document := range ownDocuments(t, archive.Files[1].Data) {
 			_, err := manifest.DecodePolicies(name, []byte(document))

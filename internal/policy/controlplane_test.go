@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestControlPlaneByLabels(t *testing.T) {
@@ -31,8 +32,7 @@ func TestControlPlaneByLabels(t *testing.T) {
 // What cannot call the code has the same labels.
 func TestControlPlaneLabelsAreTheSameEverywhere(t *testing.T) {
 	for _, file := range []string{"configs/kubernetes/protect-nodes.yaml", "configs/policies.d/fencepolicy.yaml", "docs/policy.md"} {
-		text, err := os.ReadFile("../../" + file)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile("../../" + file))(t)
 		for _, label := range ControlPlaneLabels {
 			assert.Contains(t, string(text), label, file)
 		}

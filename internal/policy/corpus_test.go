@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the want parts of the corpus")
@@ -22,13 +23,11 @@ var update = flag.Bool("update", false, "rewrite the want parts of the corpus")
 // TestCorpus judges every case of testdata: objects and a time in, one line for
 // each check and target out. The first line of a case says why it exists.
 func TestCorpus(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("testdata/*.txtar"))(t)
 	require.GreaterOrEqual(t, len(files), 80)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			require.NoError(t, err)
+			archive := must.Do(txtar.ParseFile(file))(t)
 			require.Regexp(t, `^# .+: `, string(archive.Comment), "a case begins with its rule and why")
 			got := caseOutput(t, archive)
 			want := part(t, archive, "want")
@@ -50,8 +49,7 @@ var caseRules = map[string]func(*policy.Rules){
 // loadCase decodes a case's objects; broken documents are part of some cases.
 func loadCase(t *testing.T, archive *txtar.Archive) (policy.Snapshot, time.Time) {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339, strings.TrimSpace(string(part(t, archive, "at").Data)))
-	require.NoError(t, err)
+	at := must.Do(time.Parse(time.RFC3339, strings.TrimSpace(string(part(t, archive, "at").Data))))(t)
 	var objects manifest.Objects
 	require.NoError(t, objects.Add("objects.yaml", part(t, archive, "objects.yaml").Data))
 	snapshot := objects.Snapshot()

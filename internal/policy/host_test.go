@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestHostFor(t *testing.T) {
@@ -105,9 +106,8 @@ func TestHostForAfterAMove(t *testing.T) { // metal3-io/cluster-api-provider-met
 // A tenant writes the infrastructureRef of its Machine; the hosts are others'.
 func TestConsumerIsBesideItsMachine(t *testing.T) { // I8
 	of := func(apiVersion string) string {
-		m, err := manifest.Machine(map[string]any{"apiVersion": apiVersion, "kind": "Machine", "metadata": map[string]any{"namespace": "ns", "name": "m"},
-			"spec": map[string]any{"infrastructureRef": map[string]any{"apiVersion": "i/v1", "kind": "M", "namespace": "victim", "name": "m3m"}}})
-		require.NoError(t, err)
+		m := must.Do(manifest.Machine(map[string]any{"apiVersion": apiVersion, "kind": "Machine", "metadata": map[string]any{"namespace": "ns", "name": "m"},
+			"spec": map[string]any{"infrastructureRef": map[string]any{"apiVersion": "i/v1", "kind": "M", "namespace": "victim", "name": "m3m"}}}))(t)
 		return m.Consumer()
 	}
 	assert.Equal(t, "ns/m3m", of(policy.ClusterAPIV1Beta1))

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // The laws of this file hold for every API family, alone and beside the others.
@@ -87,8 +88,7 @@ func visible(t *rapid.T, r Report) string {
 	r.Budgets = slices.SortedFunc(slices.Values(r.Budgets), func(a, b BudgetReport) int {
 		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	})
-	text, err := json.Marshal(r)
-	require.NoError(t, err)
+	text := must.Do(json.Marshal(r))(t)
 	return string(text)
 }
 

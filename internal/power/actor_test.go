@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 // opened opens d or fails the test.
 func opened(t *testing.T, open bmc.Opener, d bmc.Device) bmc.Power {
 	t.Helper()
-	p, err := open(d)
-	require.NoError(t, err)
+	p := must.Do(open(d))(t)
 	return p
 }
 
@@ -73,11 +73,9 @@ func TestActorsAskAServiceOneAtATime(t *testing.T) {
 func TestActorsShareAClient(t *testing.T) {
 	inYard(t, 0, func(t *testing.T, y *yard, a *Actors) {
 		run, person, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
-		first, err := run.Read(t.Context())
-		require.NoError(t, err)
+		first := must.Do(run.Read(t.Context()))(t)
 		for _, p := range []bmc.Power{person, sweep, run} {
-			r, err := p.Read(t.Context())
-			require.NoError(t, err)
+			r := must.Do(p.Read(t.Context()))(t)
 			assert.Equal(t, first.Session, r.Session, "one session for all")
 			assert.NotZero(t, r.Session)
 		}
@@ -91,8 +89,7 @@ func TestActorsShareAClient(t *testing.T) {
 		assert.Equal(t, []int{1, 1}, []int{openedNow, closed})
 
 		again := opened(t, a.Urgent(), deviceAt("a"))
-		r, err := again.Read(t.Context())
-		require.NoError(t, err)
+		r := must.Do(again.Read(t.Context()))(t)
 		assert.NotEqual(t, first.Session, r.Session, "a new client, so a new proof") // I1
 		require.NoError(t, again.Close(t.Context()))
 		quiet(t, a)
@@ -164,11 +161,9 @@ func TestActorsForward(t *testing.T) {
 			return &talking{p.(*fakePower), func(context.Context) (bmc.Description, error) { return bmc.Description{Model: "X"}, nil }}, err
 		})
 		p = opened(t, rich.Patient(), deviceAt("b"))
-		d, err := p.(bmc.Describer).Describe(t.Context())
-		require.NoError(t, err)
+		d := must.Do(p.(bmc.Describer).Describe(t.Context()))(t)
 		assert.Equal(t, "X", d.Model)
-		f, err := p.(bmc.Auditor).Audit(t.Context())
-		require.NoError(t, err)
+		f := must.Do(p.(bmc.Auditor).Audit(t.Context()))(t)
 		assert.Equal(t, []bmc.Finding{{Code: bmc.FindingClock}}, f)
 	})
 }
@@ -218,10 +213,9 @@ func TestUrgentGoesFirst(t *testing.T) {
 		go func() { swept <- errOf(sweep.Read(t.Context())) }()
 		time.Sleep(time.Second)
 		start := time.Now()
-		_, err := run.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
+		must.Do(run.Send(t.Context(), bmc.CommandOff))(t)
 		assert.Zero(t, time.Since(start), "the sweep's read was cancelled")
-		err = <-swept
+		err := <-swept
 		assert.ErrorIs(t, err, ErrInUse)
 		assert.Equal(t, bmc.KindBusy, bmc.KindOf(err))
 		assert.Equal(t, []string{"read a", "send off a"}, y.did())
@@ -335,8 +329,7 @@ func TestCommandIsForWhomItsUserSaw(t *testing.T) {
 		run, sweep := opened(t, a.Urgent(), deviceAt("x")), opened(t, a.Patient(), deviceAt("x"))
 		read := func(p bmc.Power, want string) {
 			t.Helper()
-			r, err := p.Read(within(t, time.Minute))
-			require.NoError(t, err)
+			r := must.Do(p.Read(within(t, time.Minute)))(t)
 			require.Equal(t, want, r.Identity.UUID)
 		}
 		send := func() error { return errOf(run.Send(t.Context(), bmc.CommandOff)) }

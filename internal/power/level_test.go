@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // outlet is a Power whose answers a test sets; by become while it is in use.
@@ -108,8 +109,7 @@ func (r rack) open(d bmc.Device) (bmc.Power, error) {
 // level opens the last level of the rack.
 func (r rack) level(t *testing.T) bmc.Power {
 	t.Helper()
-	p, err := OpenLevel(r.open, r.host, len(r.host.Levels)-1)
-	require.NoError(t, err)
+	p := must.Do(OpenLevel(r.open, r.host, len(r.host.Levels)-1))(t)
 	return p
 }
 
@@ -178,8 +178,7 @@ func TestLevelState(t *testing.T) {
 func TestLevelFaultsVoid(t *testing.T) {
 	broken := says(bmc.Off)
 	broken.reading.Fault = "control fault"
-	r, err := newRack([]*outlet{says(bmc.Off), broken}).level(t).Read(t.Context())
-	require.NoError(t, err)
+	r := must.Do(newRack([]*outlet{says(bmc.Off), broken}).level(t).Read(t.Context()))(t)
 	assert.Equal(t, "control fault", r.Fault)
 	assert.Equal(t, empty(), empty().Add(r), "no proof begins with it")
 }
@@ -190,8 +189,7 @@ func TestLevelSession(t *testing.T) {
 	rack := newRack([]*outlet{a, b})
 	l := rack.level(t)
 	session := func(p bmc.Power) uint64 {
-		r, err := p.Read(t.Context())
-		require.NoError(t, err)
+		r := must.Do(p.Read(t.Context()))(t)
 		return r.Session
 	}
 	first := session(l)
@@ -208,21 +206,18 @@ func TestLevelIdentity(t *testing.T) {
 	a, b, witness := says(bmc.Off), says(bmc.Off), says(bmc.Off)
 	a.reading.Identity, b.reading.Identity = bmc.Identity{UUID: hostUUID, Serial: "A"}, bmc.Identity{UUID: swapped, Serial: "B"}
 	witness.reading.Identity = bmc.Identity{UUID: "of the witness"}
-	one, err := newRack([]*outlet{witness}, []*outlet{a}).level(t).Read(t.Context())
-	require.NoError(t, err)
+	one := must.Do(newRack([]*outlet{witness}, []*outlet{a}).level(t).Read(t.Context()))(t)
 	assert.Equal(t, a.reading.Identity, one.Identity, "the device's, never the witness's")
 	assert.Empty(t, one.Parts)
 
 	l := newRack([]*outlet{a, b}).level(t)
-	two, err := l.Read(t.Context())
-	require.NoError(t, err)
+	two := must.Do(l.Read(t.Context()))(t)
 	assert.False(t, bmc.UsableUUID(two.Identity.UUID), "two devices are not taken for one")
 	require.Len(t, two.Parts, 2)
 	assert.Equal(t, a.reading.Identity, two.Parts[0].Identity)
 	assert.Equal(t, b.reading.Identity, two.Parts[1].Identity)
 	b.reading.Identity.UUID = reversed
-	again, err := l.Read(t.Context())
-	require.NoError(t, err)
+	again := must.Do(l.Read(t.Context()))(t)
 	assert.NotEqual(t, two.Identity, again.Identity, "any device's counts")
 }
 
@@ -233,8 +228,7 @@ func TestLevelAge(t *testing.T) {
 		slow.after = time.Second
 		l := newRack([]*outlet{says(bmc.Off), slow}).level(t)
 		start := time.Now()
-		r, err := l.Read(t.Context())
-		require.NoError(t, err)
+		r := must.Do(l.Read(t.Context()))(t)
 		assert.Equal(t, bmc.Off, r.State)
 		assert.Equal(t, start, r.At)
 		assert.Equal(t, start.Add(time.Second), r.Parts[1].At)
@@ -267,8 +261,7 @@ func TestWitnessAccount(t *testing.T) {
 func TestLevelRawIsBounded(t *testing.T) {
 	a, b := says(bmc.Off), says(bmc.Off)
 	a.reading.Raw, b.reading.Raw = "Chassis Power is off, says the first of both PDUs at length", "ä€ß off"
-	r, err := newRack([]*outlet{a, b}).level(t).Read(t.Context())
-	require.NoError(t, err)
+	r := must.Do(newRack([]*outlet{a, b}).level(t).Read(t.Context()))(t)
 	assert.LessOrEqual(t, len(r.Raw), 64)
 	assert.Contains(t, r.Raw, "first of both")
 	rack := newRack([]*outlet{says(bmc.On)}, []*outlet{says(bmc.Off)})
@@ -276,8 +269,7 @@ func TestLevelRawIsBounded(t *testing.T) {
 	o := rack.outlets[d.Key()]
 	d.Endpoint.Host = "a-very-long-name-of-a-bmc.in-a-deep-domain.of-a-datacentre.example.org"
 	rack.outlets[d.Key()] = o
-	r, err = rack.level(t).Read(t.Context())
-	require.NoError(t, err)
+	r = must.Do(rack.level(t).Read(t.Context()))(t)
 	assert.Equal(t, bmc.On, r.State)
 	assert.LessOrEqual(t, len(r.Raw), 64)
 }
@@ -338,8 +330,7 @@ func TestOpenLevel(t *testing.T) {
 		assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
 	}
 
-	p, err = OpenLevel(rack.open, rack.host, 1)
-	require.NoError(t, err)
+	p = must.Do(OpenLevel(rack.open, rack.host, 1))(t)
 	require.NoError(t, p.Close(t.Context()))
 	assert.Equal(t, []int{1, 1, 1}, []int{board.closed, left.closed, right.closed}, "the witness too")
 
@@ -358,8 +349,7 @@ func TestOpenLevel(t *testing.T) {
 
 func readState(t *testing.T, p bmc.Power) bmc.PowerState {
 	t.Helper()
-	r, err := p.Read(t.Context())
-	require.NoError(t, err)
+	r := must.Do(p.Read(t.Context()))(t)
 	return r.State
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestStuckPower: a driver that ignores its ctx costs one goroutine, and others
@@ -230,4 +233,336 @@ func TestActorsAtRandom(t *testing.T) {
 		n, closed := y.sessions()
 		assert.Equal(t, n, closed)
 	})
+}
+
+func outletOf(plug, user, password string) bmc.Device {
+	return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "192.0.2.200"},
+		Parameters: map[string]string{"plug": plug}, Username: user, Password: bmc.NewSecret(password)}
+}
+
+func refusing(k bmc.Kind) error {
+	return &bmc.Error{Kind: k, Op: "read power state", Err: errors.New("refused")}
+}
+
+func TestAccounts(t *testing.T) {
+	mine := outletOf("1", "fence", "old")
+	for name, c := range map[string]struct {
+		kind  bmc.Kind
+		next  bmc.Device
+		after func(a *accounts)
+		wait  time.Duration
+		asked bool
+	}{
+		"the same device":                      {kind: bmc.KindAuth, next: mine},
+		"another outlet, one login":            {kind: bmc.KindAuth, next: outletOf("2", "fence", "old")},
+		"another user":                         {kind: bmc.KindAuth, next: outletOf("1", "root", "old"), asked: true},
+		"another password":                     {kind: bmc.KindAuth, next: outletOf("1", "fence", "new"), asked: true},
+		"later":                                {kind: bmc.KindAuth, next: mine, wait: AccountPause, asked: true},
+		"not much later":                       {kind: bmc.KindAuth, next: mine, wait: AccountPause - time.Second},
+		"a right that it lacks":                {kind: bmc.KindPrivilege, next: mine},
+		"a right that it may have elsewhere":   {kind: bmc.KindPrivilege, next: outletOf("2", "fence", "old"), asked: true},
+		"no answer is no refusal":              {kind: bmc.KindUnreachable, next: mine, asked: true},
+		"a person mended it":                   {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{mine}}}}) }},
+		"a health check was let in":            {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.accepted(mine) }},
+		"a health check with another password": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.accepted(outletOf("1", "fence", "new")) }},
+		"a health check shows no right":        {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.accepted(mine) }},
+		"a person mended what is somewhere else": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) {
+			a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI}}}}})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAccounts(state.RefusedAccounts{}, time.Now())
+				pdu := &outlet{err: refusing(c.kind), refusal: refusing(c.kind)}
+				open := a.guard(func(bmc.Device) (bmc.Power, error) { return pdu, nil })
+				p := must.Do(open(mine))(t)
+				_, err := p.Read(t.Context())
+				require.Equal(t, c.kind, bmc.KindOf(err))
+				if c.after != nil {
+					c.after(a)
+				}
+				time.Sleep(c.wait)
+				p = must.Do(open(c.next))(t)
+				for _, ask := range []func() error{
+					func() error { _, err := p.Read(t.Context()); return err },
+					func() error { _, err := p.Send(t.Context(), bmc.CommandOff); return err },
+				} {
+					before := pdu.reads + len(pdu.sent)
+					pdu.err, pdu.refusal = nil, nil
+					err := ask()
+					assert.Equal(t, c.asked, pdu.reads+len(pdu.sent) > before)
+					if !c.asked {
+						assert.Equal(t, c.kind, bmc.KindOf(err), "it is told what was said before")
+					}
+				}
+			})
+		})
+	}
+}
+
+// One place says which accounts were refused. What a health check was refused holds health checks back, longer each time, and
+// no run: its host may be off. What a run was refused holds both, and the run for AccountPause, however long the health
+// check waits.
+func TestRefusedAccountHoldsRunsForAShorterTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := outletOf("1", "fence", "old")
+		l := &LockOut{accounts: newAccounts(state.RefusedAccounts{}, time.Now())}
+		pdu := &outlet{err: refusing(bmc.KindAuth)}
+		run := must.Do(l.Guard(func(bmc.Device) (bmc.Power, error) { return pdu, nil })(d))(t)
+		reads := func() bool {
+			before := pdu.reads
+			_, err := run.Read(t.Context())
+			require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
+			return pdu.reads > before
+		}
+		pause := func() time.Duration {
+			at, until, err := l.RefusedCheck(d)
+			if err == nil {
+				return 0
+			}
+			assert.False(t, at.After(time.Now()))
+			return time.Until(until)
+		}
+		for _, want := range []time.Duration{5, 10, 20, 40, 60, 60} { // minutes
+			l.Checked(d, refusing(bmc.KindAuth))
+			require.Equal(t, want*time.Minute, pause())
+			require.NoError(t, l.Refuses(bmc.Level{Devices: []bmc.Device{d}}))
+			time.Sleep(want * time.Minute)
+			require.Zero(t, pause())
+		}
+		l.Checked(d, refusing(bmc.KindAuth))
+		assert.True(t, reads(), "a run asks, although the health check does not")
+		assert.False(t, reads(), "and then not again")
+		time.Sleep(AccountPause)
+		assert.True(t, reads(), "before the health check")
+		assert.Equal(t, time.Hour-AccountPause, pause())
+
+		l.Checked(d, nil)
+		assert.Zero(t, pause())
+		assert.True(t, reads(), "the account was accepted")
+		assert.Equal(t, AccountPause, pause(), "the health check does not try what a run was refused")
+		assert.Zero(t, len(l.accounts.list(time.Now().Add(AccountPause))))
+		time.Sleep(3 * time.Hour)
+		l.Checked(d, refusing(bmc.KindAuth))
+		assert.Equal(t, AccountPause, pause(), "it begins anew")
+	})
+}
+
+// A right that an account lacks at one outlet says nothing about the others, also for health checks.
+func TestRightThatIsLackingHoldsNoOtherOutlet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &LockOut{accounts: newAccounts(state.RefusedAccounts{}, time.Now())}
+		one, other := outletOf("1", "fence", "old"), outletOf("2", "fence", "old")
+		l.Checked(one, refusing(bmc.KindPrivilege))
+		_, _, err := l.RefusedCheck(other)
+		require.NoError(t, err)
+		_, _, err = l.RefusedCheck(one)
+		assert.Equal(t, bmc.KindPrivilege, bmc.KindOf(err))
+		l.Checked(one, nil)
+		_, _, err = l.RefusedCheck(one)
+		assert.NoError(t, err)
+	})
+}
+
+// A BMC takes the Off, restarts before it carries it out, and says Off of a chassis that
+// it has not looked at yet: the Off is sent again, and what is read after that counts. // I1
+func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := says(bmc.Off)
+		s := newSession(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}}, 0, p, ReadTiming{ReadTimeout: time.Second, OffReadSpacing: 3 * time.Second})
+		proven := func() bool {
+			for range 3 {
+				must.Do(s.Read(t.Context()))(t)
+				time.Sleep(2 * time.Second)
+			}
+			return s.Accepted.OffAccepted() && s.Proof.Proven(time.Now())
+		}
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
+		assert.False(t, proven(), "nobody knows in which session it was accepted")
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
+		assert.True(t, proven())
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
+		p.reading.Session++
+		assert.False(t, proven())
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
+		assert.True(t, proven())
+	})
+}
+
+// canary is a password that must not come out of anything.
+const canary = "hunter2hunter2"
+
+// A system UUID, and how some BMCs tell it.
+const (
+	hostUUID = "4c4c4544-0051-4d10-8059-b4c04f563733"
+	swapped  = "44454c4c-5100-104d-8059-b4c04f563733"
+	reversed = "3337564f-c0b4-5980-104d-510044454c4c"
+)
+
+// empty is the proof of the product: 3 s apart, 5 s old at most.
+func empty() bmc.Proof { return bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second} }
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// yard is where the devices of a test stand. It records what is done to them.
+type yard struct {
+	mu     sync.Mutex
+	opened []*fakePower
+	log    []string
+	// busy counts the operations in flight by service, most is its maximum.
+	busy, most map[string]int
+	// read is what a Read does; nil answers On at once.
+	read func(ctx context.Context, d bmc.Device) (bmc.Reading, error)
+	send func(ctx context.Context, d bmc.Device, c bmc.Command) (bmc.Receipt, error)
+	fail error // of the next open
+}
+
+func newYard() *yard { return &yard{busy: map[string]int{}, most: map[string]int{}} }
+
+var fakeSessions atomic.Uint64
+
+// fakePower is a Power of a yard; it fails when used by two at once, or after
+// it was closed.
+type fakePower struct {
+	yard    *yard
+	device  bmc.Device
+	session uint64
+	closed  int
+}
+
+func (y *yard) open(d bmc.Device) (bmc.Power, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if err := y.fail; err != nil {
+		y.fail = nil
+		return nil, err
+	}
+	p := &fakePower{yard: y, device: d, session: fakeSessions.Add(1)}
+	y.opened = append(y.opened, p)
+	return p, nil
+}
+
+// use records an operation for as long as it runs.
+func (p *fakePower) use(what string) (done func()) {
+	y, service := p.yard, p.device.Service()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if p.closed > 0 && what != "close" {
+		panic(what + " of a client that was closed")
+	}
+	y.log = append(y.log, fmt.Sprintf("%s %s", what, p.device.Key()))
+	y.busy[service]++
+	y.most[service] = max(y.most[service], y.busy[service])
+	return func() {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		y.busy[service]--
+	}
+}
+
+func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
+	defer p.use("read")()
+	if p.yard.read != nil {
+		r, err := p.yard.read(ctx, p.device)
+		r.Session = p.session
+		return r, err
+	}
+	return bmc.Reading{State: bmc.On, At: time.Now(), Session: p.session}, nil
+}
+
+func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	defer p.use("send " + c.String())()
+	if p.yard.send != nil {
+		return p.yard.send(ctx, p.device, c)
+	}
+	return bmc.Receipt{}, nil
+}
+
+func (p *fakePower) Close(context.Context) error {
+	defer p.use("close")()
+	p.yard.mu.Lock()
+	defer p.yard.mu.Unlock()
+	p.closed++
+	return nil
+}
+
+// did is what was done so far, in order.
+func (y *yard) did() []string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return append([]string(nil), y.log...)
+}
+
+// sessions is how many clients were opened, and how many of them closed.
+func (y *yard) sessions() (opened, closed int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, p := range y.opened {
+		closed += min(p.closed, 1)
+	}
+	return len(y.opened), closed
+}
+
+// talking is a fake that can be described and audited.
+type talking struct {
+	*fakePower
+	describe func(context.Context) (bmc.Description, error)
+}
+
+func (p *talking) Describe(ctx context.Context) (bmc.Description, error) {
+	defer p.use("describe")()
+	return p.describe(ctx)
+}
+
+func (p *talking) Audit(context.Context) ([]bmc.Finding, error) {
+	defer p.use("audit")()
+	return []bmc.Finding{{Code: bmc.FindingClock}}, nil
+}
+
+// inYard plays a test in virtual time, with actors of devices that answer a reading after this time.
+func inYard(t *testing.T, after time.Duration, test func(t *testing.T, y *yard, a *Actors)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		if after > 0 {
+			y.read = takes(after)
+		}
+		test(t, y, NewActors(y.open))
+	})
+}
+
+// refused asserts that err is of this kind, and that what was asked for was never sent.
+func refused(t *testing.T, err error, k bmc.Kind) {
+	t.Helper()
+	e, ok := errors.AsType[*bmc.Error](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, k, e.Kind)
+	assert.Equal(t, bmc.SentNo, e.Sent)
+}
+
+// deviceAt is a BMC at a host of the yard.
+func deviceAt(host string) bmc.Device {
+	return bmc.Device{
+		Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: host, Port: 623},
+		Username: "admin", Password: bmc.NewSecret(canary),
+	}
+}
+
+// takes is an answer that comes after d, unless ctx ends.
+func takes(d time.Duration) func(context.Context, bmc.Device) (bmc.Reading, error) {
+	return func(ctx context.Context, _ bmc.Device) (bmc.Reading, error) {
+		if err := pause(ctx, d); err != nil {
+			return bmc.Reading{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Addr: "fake", Err: err}
+		}
+		return bmc.Reading{State: bmc.On, At: time.Now()}, nil
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/must"
 )
 
 // look is one reading of a level, begun at a time since the first.
@@ -27,8 +28,7 @@ func looks(t *testing.T, l bmc.Power, d time.Duration) (list []look, proven time
 	start, proof := time.Now(), empty()
 	for time.Since(start) < d {
 		begun := time.Since(start)
-		r, err := l.Read(within(t, 5*time.Second))
-		require.NoError(t, err)
+		r := must.Do(l.Read(within(t, 5*time.Second)))(t)
 		list = append(list, look{begun, time.Since(start) - begun, r})
 		if proof = proof.Add(r); proven == 0 && proof.Proven(time.Now()) {
 			proven = time.Since(start)
@@ -54,8 +54,7 @@ func witnessed(t *testing.T, w *outlet) (bmc.Power, *outlet) {
 	t.Helper()
 	device := says(bmc.Off)
 	l := newRack([]*outlet{w}, []*outlet{device}).level(t)
-	_, err := l.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	must.Do(l.Send(t.Context(), bmc.CommandOff))(t)
 	return l, device
 }
 
@@ -194,13 +193,12 @@ func TestCloseEndsTheWitnessesRound(t *testing.T) {
 
 		stuck, device := &stuckPower{until: make(chan struct{})}, says(bmc.Off)
 		rack := newRack([]*outlet{says(bmc.On)}, []*outlet{device})
-		l, err := OpenLevel(func(d bmc.Device) (bmc.Power, error) {
+		l = must.Do(OpenLevel(func(d bmc.Device) (bmc.Power, error) {
 			if d.Key() == "l0-d0" {
 				return stuck, nil
 			}
 			return rack.open(d)
-		}, rack.host, 1)
-		require.NoError(t, err)
+		}, rack.host, 1))(t)
 		list, proven := looks(t, l, time.Minute)
 		assert.Equal(t, []bmc.PowerState{bmc.Unknown}, states(list), "nobody knows what it would say")
 		assert.Zero(t, proven)
@@ -250,8 +248,7 @@ func oneBMC(y *yard, native func(context.Context, bmc.Device) (bmc.Reading, erro
 func reads(t *testing.T, p bmc.Power) (proven, unbroken time.Duration, saw map[bmc.PowerState]int) {
 	t.Helper()
 	start, sent, proof := time.Now(), time.Now(), empty()
-	_, err := p.Send(within(t, 10*time.Second), bmc.CommandOff)
-	require.NoError(t, err)
+	must.Do(p.Send(within(t, 10*time.Second), bmc.CommandOff))(t)
 	saw = map[bmc.PowerState]int{}
 	for time.Since(start) < 2*time.Minute {
 		r, err := p.Read(within(t, 5*time.Second))
@@ -300,8 +297,7 @@ func TestWitnessAtTheSameService(t *testing.T) {
 				} else {
 					h.Levels = h.Levels[:2]
 				}
-				p, err := OpenLevel(a.Urgent(), h, len(h.Levels)-1)
-				require.NoError(t, err)
+				p := must.Do(OpenLevel(a.Urgent(), h, len(h.Levels)-1))(t)
 				proven, unbroken, saw := reads(t, p)
 				if c.proven == 0 {
 					assert.Zero(t, proven)
@@ -338,8 +334,7 @@ func TestWitnessThatIsNotAsked(t *testing.T) {
 		busy, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = other.Send(busy, bmc.CommandOn) }()
 		synctest.Wait()
-		p, err := OpenLevel(a.Urgent(), h, 1)
-		require.NoError(t, err)
+		p := must.Do(OpenLevel(a.Urgent(), h, 1))(t)
 		proven, _, saw := reads(t, p)
 		assert.Zero(t, proven)
 		assert.Equal(t, map[bmc.PowerState]int{bmc.Unknown: saw[bmc.Unknown]}, saw)

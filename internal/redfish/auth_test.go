@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -168,8 +169,7 @@ func TestSessionNumbersAreNotShared(t *testing.T) {
 	sim := start(t, redfishsim.Options{})
 	seen := map[uint64]bool{}
 	for range 3 {
-		c, err := redfish.New(hostOf(t, sim), timing)
-		require.NoError(t, err)
+		c := must.Do(redfish.New(hostOf(t, sim), timing))(t)
 		seen[bmctest.Read(t, c).Session] = true
 		require.NoError(t, c.Close(t.Context()))
 	}

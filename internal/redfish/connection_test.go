@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -69,8 +70,7 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestSilentBMC(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, never answers
-	require.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0"))(t) // accepts in the kernel, never answers
 	defer l.Close()
 	sim := start(t, redfishsim.Options{})
 	h := hostOf(t, sim)
@@ -79,7 +79,7 @@ func TestSilentBMC(t *testing.T) {
 	tm.ReadTimeout = 200 * time.Millisecond
 	c := open(t, h, tm)
 
-	_, err = c.Read(t.Context())
+	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindUnreachable)
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -25,8 +26,7 @@ func TestDescribe(t *testing.T) {
 	})
 	sim.Faults(func(f *redfishsim.Faults) { f.ClockSkew = 10 * time.Minute })
 	c := open(t, hostOf(t, sim), timing)
-	d, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	d := must.Do(c.Describe(t.Context()))(t)
 	assert.Equal(t, "simulated simbmc 3 3.1.4", d.Class())
 	assert.Equal(t, "AB12CD", d.Serial)
 	assert.Equal(t, []string{"ac:de:48:00:00:01", "ac:de:48:00:00:02"}, d.MACs, "those that identify a machine, once each")
@@ -42,8 +42,7 @@ func TestDescribe(t *testing.T) {
 // describe asks the BMC of d for its description.
 func describe(t *testing.T, d bmc.Device) bmc.Description {
 	t.Helper()
-	got, err := open(t, d, timing).Describe(t.Context())
-	require.NoError(t, err)
+	got := must.Do(open(t, d, timing).Describe(t.Context()))(t)
 	return got
 }
 
@@ -54,8 +53,7 @@ func TestDescribeIsBounded(t *testing.T) {
 	}
 	sim := start(t, redfishsim.Options{Systems: []redfishsim.SystemOptions{{MACs: macs}}})
 	c := open(t, hostOf(t, sim), timing)
-	d, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	d := must.Do(c.Describe(t.Context()))(t)
 	assert.Len(t, d.MACs, 16)
 	assert.LessOrEqual(t, c.Requests(), 24)
 }
@@ -63,8 +61,7 @@ func TestDescribeIsBounded(t *testing.T) {
 func TestDescribeWithoutAManager(t *testing.T) {
 	sim, c := one(t)
 	sim.Faults(func(f *redfishsim.Faults) { f.NoManager = true })
-	d, err := c.Describe(t.Context())
-	require.NoError(t, err)
+	d := must.Do(c.Describe(t.Context()))(t)
 	assert.Empty(t, d.Class(), "a class that is not known freezes nobody")
 	assert.Equal(t, "SN-1", d.Serial)
 	assert.Len(t, d.MACs, 1)
@@ -171,8 +168,7 @@ func TestAudit(t *testing.T) {
 			sim := start(t, redfishsim.Options{CertificateUntil: time.Now().Add(tc.left)})
 			d := hostOf(t, sim)
 			d.TLS = tc.tls(sim)
-			findings, err := open(t, d, timing).Audit(t.Context())
-			require.NoError(t, err)
+			findings := must.Do(open(t, d, timing).Audit(t.Context()))(t)
 			var codes []bmc.FindingCode
 			for _, f := range findings {
 				codes = append(codes, f.Code)
@@ -191,8 +187,7 @@ func TestAuditOfPlainHTTPAsksNothing(t *testing.T) {
 	sim := start(t, redfishsim.Options{})
 	d := hostOf(t, sim)
 	d.Endpoint.Plain = true
-	findings, err := open(t, d, timing).Audit(t.Context())
-	require.NoError(t, err)
+	findings := must.Do(open(t, d, timing).Audit(t.Context()))(t)
 	require.Len(t, findings, 1)
 	assert.Equal(t, bmc.FindingCertificateTrust, findings[0].Code)
 	assert.Zero(t, sim.Connections())

@@ -23,17 +23,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/must"
 )
 
 // seed adds every maker's file of this name, and texts.
 func seed(f *testing.F, name string, texts ...string) {
 	f.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", "vendor", "*", name+".json"))
-	require.NoError(f, err)
+	paths := must.Do(filepath.Glob(filepath.Join("testdata", "vendor", "*", name+".json")))(f)
 	require.NotEmpty(f, paths)
 	for _, p := range paths {
-		b, err := os.ReadFile(p)
-		require.NoError(f, err)
+		b := must.Do(os.ReadFile(p))(f)
 		f.Add(b)
 	}
 	for _, s := range texts {
@@ -184,8 +183,7 @@ func FuzzAnswer(f *testing.F) {
 	bodyTimeout = 10 * time.Millisecond // what is cut off then is a text for people
 	f.Cleanup(func() { bodyTimeout = was })
 	f.Fuzz(func(t *testing.T, raw string, method byte, stays bool) {
-		req, err := http.NewRequestWithContext(t.Context(), methods[int(method)%len(methods)], "http://bmc/redfish/v1/Systems/1", nil)
-		require.NoError(t, err)
+		req := must.Do(http.NewRequestWithContext(t.Context(), methods[int(method)%len(methods)], "http://bmc/redfish/v1/Systems/1", nil))(t)
 		judge, err := http.ReadResponse(bufio.NewReader(strings.NewReader(raw)), req)
 		if err != nil || judge.StatusCode < 200 || len(raw) > maxHeader {
 			return // not one answer
@@ -220,10 +218,8 @@ var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete}
 // answering is a transport to a service that answers one request with raw.
 func answering(t *testing.T, raw string, stays bool) *transport {
 	here, there := net.Pipe()
-	e, err := bmc.ParseEndpoint("redfish+http://bmc/redfish/v1/Systems/1")
-	require.NoError(t, err)
-	c, err := New(bmc.Device{Endpoint: e}, bmc.Timing{})
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseEndpoint("redfish+http://bmc/redfish/v1/Systems/1"))(t)
+	c := must.Do(New(bmc.Device{Endpoint: e}, bmc.Timing{}))(t)
 	c.wire.base.DialContext = func(context.Context, string, string) (net.Conn, error) { return here, nil }
 	t.Cleanup(func() {
 		c.wire.base.CloseIdleConnections()

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -38,8 +39,7 @@ func TestMain(m *testing.M) {
 // start runs a simulated service until the test ends.
 func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {
 	t.Helper()
-	sim, err := redfishsim.Start(o)
-	require.NoError(t, err)
+	sim := must.Do(redfishsim.Start(o))(t)
 	t.Cleanup(sim.Stop)
 	return sim
 }
@@ -47,8 +47,7 @@ func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {
 // hostOf is the inventory's entry for the first system of sim.
 func hostOf(t testing.TB, sim *redfishsim.Server) bmc.Device {
 	t.Helper()
-	e, err := bmc.ParseEndpoint(sim.BMCAddress())
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseEndpoint(sim.BMCAddress()))(t)
 	return bmc.Device{
 		Driver: bmc.DriverRedfish, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
 		TLS: bmc.TLS{CA: sim.CAFile()},
@@ -58,16 +57,14 @@ func hostOf(t testing.TB, sim *redfishsim.Server) bmc.Device {
 // plainHost is the inventory's entry for the system of a service over plain HTTP.
 func plainHost(t *testing.T, srv *httptest.Server) bmc.Device {
 	t.Helper()
-	e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1")
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1"))(t)
 	return bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
 // open gives a client of h that is closed when the test ends.
 func open(t *testing.T, h bmc.Device, tm bmc.Timing) *redfish.Client {
 	t.Helper()
-	c, err := redfish.New(h, tm)
-	require.NoError(t, err)
+	c := must.Do(redfish.New(h, tm))(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -98,8 +95,7 @@ func giveUp(t *testing.T, sim *redfishsim.Server, c *redfish.Client) error {
 // closedPort is an address on loopback where nothing listens.
 func closedPort(t *testing.T) (host string, port int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return "127.0.0.1", l.Addr().(*net.TCPAddr).Port
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
 func TestWhatIsTrusted(t *testing.T) {
 	sim := start(t, redfishsim.Options{})
 	other := start(t, redfishsim.Options{})
-	raw, err := hex.DecodeString(sim.SPKI())
-	require.NoError(t, err)
+	raw := must.Do(hex.DecodeString(sim.SPKI()))(t)
 	for name, tc := range map[string]struct {
 		tls     bmc.TLS
 		trusted bool
@@ -100,8 +100,7 @@ func oldServer(t *testing.T, server, req []string) bmc.Device {
 		Driver: bmc.DriverRedfish, Username: "admin", Password: bmc.NewSecret("secret"), BasicAuth: true,
 		TLS: bmc.TLS{CA: filepath.Join(dir, "cert.pem")},
 	}
-	d.Endpoint, err = bmc.ParseEndpoint("redfish://" + serve(t, dir, server) + "/redfish/v1/Systems/1")
-	require.NoError(t, err)
+	d.Endpoint = must.Do(bmc.ParseEndpoint("redfish://" + serve(t, dir, server) + "/redfish/v1/Systems/1"))(t)
 	return d
 }
 
@@ -111,8 +110,7 @@ func serve(t *testing.T, dir string, args []string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := exec.CommandContext(ctx, "openssl", append([]string{"s_server", "-accept", "127.0.0.1:0", "-cert", "cert.pem", "-key", "key.pem", "-HTTP"}, args...)...)
 	s.Dir = dir
-	out, err := s.StdoutPipe()
-	require.NoError(t, err)
+	out := must.Do(s.StdoutPipe())(t)
 	require.NoError(t, s.Start())
 	lines := make(chan string)
 	go func() {
@@ -229,8 +227,7 @@ func TestHandshakeThatIsCut(t *testing.T) {
 // answeringHello is a service that answers each ClientHello with these bytes.
 func answeringHello(t *testing.T, answer []byte) bmc.Device {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -120,8 +121,7 @@ func TestVendorsDescription(t *testing.T) {
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
 			_, device := serveVendor(t, v)
-			d, err := open(t, device, timing).Describe(t.Context())
-			require.NoError(t, err)
+			d := must.Do(open(t, device, timing).Describe(t.Context()))(t)
 			assert.Equal(t, v.class, d.Class())
 			assert.Equal(t, v.identity.Serial, d.Serial)
 			assert.Equal(t, v.macs, d.MACs)
@@ -154,13 +154,11 @@ func TestSlashAtTheEndIsLearned(t *testing.T) {
 func serveVendor(t *testing.T, v vendor, edits ...func(resources map[string]map[string]any)) (*redfishsim.Server, bmc.Device) {
 	t.Helper()
 	resources, files := map[string]map[string]any{}, map[string][]byte{}
-	paths, err := filepath.Glob(filepath.Join("testdata", "vendor", v.name, "*.json"))
-	require.NoError(t, err)
+	paths := must.Do(filepath.Glob(filepath.Join("testdata", "vendor", v.name, "*.json")))(t)
 	require.NotEmpty(t, paths)
 	system := ""
 	for _, p := range paths {
-		b, err := os.ReadFile(p)
-		require.NoError(t, err)
+		b := must.Do(os.ReadFile(p))(t)
 		files[filepath.Base(p)] = b
 		var o map[string]any
 		require.NoError(t, json.Unmarshal(b, &o), p)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the table in six-steps.md and the traces in testdata")
@@ -185,8 +186,7 @@ const (
 // TestInterlockTable: the table of six-steps.md is that of the code.
 func TestInterlockTable(t *testing.T) {
 	const path = "../../docs/six-steps.md"
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(path))(t)
 	before, rest, ok := strings.Cut(string(data), tableBegins)
 	require.True(t, ok, "the table was not found")
 	table, after, ok := strings.Cut(rest, tableEnds)

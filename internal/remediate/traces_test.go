@@ -19,18 +19,17 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestTraces plays the stories of testdata: one run each, what each look found in, and what
 // Next made of it out. testdata/README.md says how to read them.
 func TestTraces(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("testdata/*.txt"))(t)
 	require.GreaterOrEqual(t, len(files), 12)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
+			want := must.Do(os.ReadFile(file))(t)
 			require.Regexp(t, `^# .+\.\n`, string(want), "a story begins with what it shows")
 			got := playTrace(t, string(want))
 			if *update {
@@ -120,11 +119,9 @@ func (x *trace) begin(t *testing.T, line string) {
 		case "levels":
 			r.Limits.Levels = len(strings.Split(value, ","))
 		case "attempts":
-			_, err := fmt.Sscan(value, &r.Limits.MaxAttempts)
-			require.NoError(t, err)
+			must.Do(fmt.Sscan(value, &r.Limits.MaxAttempts))(t)
 		case "retry":
-			d, err := time.ParseDuration(value)
-			require.NoError(t, err)
+			d := must.Do(time.ParseDuration(value))(t)
 			r.Limits.RetryInterval = d
 		case "controlPlane":
 			r.ControlPlane = value == "yes"

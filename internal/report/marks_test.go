@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 // writesTo counts the writes of marks to a kind of object.
@@ -227,8 +228,7 @@ func TestMarkOfWhatIsGone(t *testing.T) {
 func (d *desk) emitted(t *testing.T, typ string) (list []event.Event) {
 	t.Helper()
 	synctest.Wait()
-	all, err := d.events.After(t.Context(), 0)
-	require.NoError(t, err)
+	all := must.Do(d.events.After(t.Context(), 0))(t)
 	for _, e := range all {
 		if e.Type == typ {
 			list = append(list, e)

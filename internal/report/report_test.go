@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestWholeCourse(t *testing.T) {
@@ -261,15 +262,13 @@ func TestLostEventsAreCounted(t *testing.T) {
 	d := &desk{board: &board{}, events: event.NewStream()}
 	r := New(Options{Events: d.events, State: d.now})
 	d.events.Emit(event.Event{})
-	all, err := d.events.After(t.Context(), 0)
-	require.NoError(t, err)
+	all := must.Do(d.events.After(t.Context(), 0))(t)
 	r.readEvents(all, time.Now())
 	require.Zero(t, r.Lost())
 	for range 5000 {
 		d.events.Emit(event.Event{})
 	}
-	all, err = d.events.After(t.Context(), 1)
-	require.NoError(t, err)
+	all = must.Do(d.events.After(t.Context(), 1))(t)
 	r.readEvents(all, time.Now())
 	assert.Equal(t, uint64(5000-len(all)), r.Lost())
 	assert.NotZero(t, r.Lost())
@@ -277,8 +276,7 @@ func TestLostEventsAreCounted(t *testing.T) {
 
 // Each reason that is reported has its row, and none twice.
 func TestTable(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "table.go", nil, 0)
-	require.NoError(t, err)
+	f := must.Do(parser.ParseFile(token.NewFileSet(), "table.go", nil, 0))(t)
 	word := regexp.MustCompile(`^"([A-Z]\w+)"$`)
 	var reasons []string
 	ast.Inspect(f, func(n ast.Node) bool {

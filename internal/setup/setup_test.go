@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 )
 
 const hostile = "x: \"`$(id)\"\n- #'\u202e"
@@ -47,8 +52,7 @@ func objects(t *testing.T, text []byte) (all []object) {
 		} else {
 			require.NoError(t, err, "%s", text)
 		}
-		one, err := yaml.Marshal(lower(raw))
-		require.NoError(t, err)
+		one := must.Do(yaml.Marshal(lower(raw)))(t)
 		var o object
 		require.NoError(t, yaml.Unmarshal(one, &o))
 		all = append(all, o)
@@ -74,8 +78,7 @@ func lower(v any) any {
 
 func rightsOf(t *testing.T, s *Survey, o *Options, of side) []object {
 	t.Helper()
-	text, err := s.rights(o, of)
-	require.NoError(t, err)
+	text := must.Do(s.rights(o, of))(t)
 	return objects(t, text)
 }
 
@@ -256,8 +259,7 @@ func TestHostsOfMachinesWithoutAUUIDOfTheirOwn(t *testing.T) {
 // Machines for checks, gets none.
 func TestStarterPolicy(t *testing.T) {
 	s := seen("v1.36.3")
-	found, err := manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy())
-	require.NoError(t, err)
+	found := must.Do(manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy()))(t)
 	require.Len(t, found.Checks, 1)
 	of := func(label string) *policy.Node {
 		return &policy.Node{Labels: map[string]string{"kubernetes.io/hostname": "n-1", label: ""}}
@@ -267,8 +269,7 @@ func TestStarterPolicy(t *testing.T) {
 		assert.False(t, found.Checks[0].Covers(nil, of(label)), label)
 	}
 	s.Nodes = []Node{{Name: "n-1", ControlPlane: true, Hostname: "n-1"}, {Name: "n-2"}}
-	found, err = manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy())
-	require.NoError(t, err)
+	found = must.Do(manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy()))(t)
 	assert.False(t, found.Checks[0].Covers(nil, of("x")), "its Pods show that it is of the control plane")
 	for _, kind := range []string{"MachineHealthCheck", "NodeHealthCheck", "Machine"} {
 		s.Kinds = []Kind{{Kind: kind, Served: true, Objects: 1}}
@@ -296,4 +297,148 @@ func TestNextNamesAHostThatCanBeFenced(t *testing.T) {
 	}, commands)
 	last := s.Next(&Options{Dir: "/etc/fenced", Rights: RightsObserve})
 	assert.Contains(t, last[len(last)-1].Do, "--rights evaluate", "these rights are not enough to arm")
+}
+
+// kubectl is a stand-in that answers as kubectl does, and notes how it was called.
+const kubectl = `#!/bin/sh
+echo "$*" >>"$(dirname "$0")/called"
+namespace=$(dirname "$0")/namespace-of-$(basename "$3") # of the API server that the kubeconfig leads to
+case "$*" in
+*"get namespace"*) if [ -e "$namespace" ]; then cat "$namespace"; fi ;;
+*"create namespace"*) printf uid-made | tee "$namespace" ;;
+*"get secret"* | *"create token"*) printf the-token ;;
+*.server}) printf https://192.0.2.10:6443 ;;
+*.certificate-authority-data}) printf Q0E= ;;
+*jsonpath*) ;;
+*" version")
+	[ ! -e "$(dirname "$0")/interrupts" ] || kill -TERM $PPID
+	[ ! -e "$(dirname "$0")/refuses" ] ;;
+esac
+`
+
+// minted runs the script in a directory of its own; happens is "", "refuses" or "interrupts".
+func minted(t *testing.T, s *Survey, o *Options, happens string, args ...string) (dir, said string, err error) {
+	t.Helper()
+	dir = t.TempDir()
+	said, err = mintedIn(t, dir, s, o, happens, args...)
+	return dir, said, err
+}
+
+// mintedIn runs it in a directory in which it may have run before.
+func mintedIn(t *testing.T, dir string, s *Survey, o *Options, happens string, args ...string) (said string, err error) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, s.script()), s.mintScript(o), 0o600))
+	if happens != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, happens), nil, 0o600))
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(dir, s.script())}, args...)...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECTL=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The script writes a kubeconfig that only its owner may read, with nothing of the administrator's account.
+func TestMintScript(t *testing.T) {
+	s := seen("v1.36.3")
+	o := &Options{Dir: "/etc/fenced", Request: Request{Kubeconfig: "/root/`$(touch pwned)`/admin \"x\" }.conf"}}
+	dir, said, err := minted(t, s, o, "")
+	require.NoError(t, err, said)
+	assert.NotContains(t, said, "the-token")
+	assert.NoFileExists(t, filepath.Join(dir, "pwned"))
+	called := must.Do(os.ReadFile(filepath.Join(dir, "called")))(t)
+	assert.Contains(t, string(called), "--kubeconfig "+o.Request.Kubeconfig+" apply -f prod-rbac.yaml\n")
+	assert.NotContains(t, string(called), "the-token", "a token on a command line")
+
+	text := must.Do(os.ReadFile(filepath.Join(dir, "prod.kubeconfig")))(t)
+	var kubeconfig map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &kubeconfig))
+	assert.Equal(t, []any{map[string]any{"name": "fenced", "cluster": map[string]any{"server": "https://192.0.2.10:6443", "certificate-authority-data": "Q0E="}}}, kubeconfig["clusters"])
+	assert.Equal(t, []any{map[string]any{"name": "fenced", "user": map[string]any{"token": "the-token"}}}, kubeconfig["users"])
+	fi := must.Do(os.Stat(filepath.Join(dir, "prod.kubeconfig")))(t)
+	assert.Zero(t, fi.Mode().Perm()&0o007, "others may read the token")
+}
+
+// A kubeconfig that the API server refuses, or whose check is interrupted, does not take the place of the one that works. No
+// question waits for ever for an API server that hangs.
+func TestMintScriptKeepsWhatWorks(t *testing.T) {
+	s := seen("v1.36.3")
+	for _, happens := range []string{"refuses", "interrupts"} {
+		dir, said, err := minted(t, s, &Options{}, happens, "admin.conf")
+		require.Error(t, err, said)
+		assert.Equal(t, happens == "refuses", strings.Contains(said, "does not take the new kubeconfig"))
+		assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
+		assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig.new"), "a token is left behind")
+		called := must.Do(os.ReadFile(filepath.Join(dir, "called")))(t)
+		for call := range strings.Lines(string(called)) {
+			assert.Contains(t, call, "--request-timeout=30s")
+		}
+	}
+}
+
+// A token that expires comes from a request; --server replaces the address.
+func TestMintScriptOptions(t *testing.T) {
+	s := seen("v1.36.3")
+	s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443"})
+	o := &Options{TokenDuration: 720 * time.Hour, Server: "https://api.example.org:6443'"}
+	dir, said, err := minted(t, s, o, "", "given.conf", "/other.conf")
+	require.NoError(t, err, said)
+	called := must.Do(os.ReadFile(filepath.Join(dir, "called")))(t)
+	assert.Contains(t, string(called), "--kubeconfig //given.conf apply", "relative to where the script is called")
+	assert.Contains(t, string(called), "--kubeconfig /other.conf apply")
+	assert.Contains(t, string(called), "create token fenced --duration 2592000s\n")
+	assert.Contains(t, string(called), "apply -f prod-management-rbac.yaml\n")
+	text := must.Do(os.ReadFile(filepath.Join(dir, "prod.kubeconfig")))(t)
+	assert.Contains(t, string(text), `server: "https://api.example.org:6443'"`)
+	text = must.Do(os.ReadFile(filepath.Join(dir, "prod-management.kubeconfig")))(t)
+	assert.Contains(t, string(text), `server: "https://192.0.2.10:6443"`)
+}
+
+// The script makes the Namespace of fenced, and afterwards knows it by its UID. One that somebody else made is refused before
+// anything is granted, whatever labels it has, until a person has accepted just that one.
+func TestMintScriptTrustsNoNamespaceOfOthers(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		s := seen("v1.36.3")
+		if apart {
+			s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443"})
+		}
+		granted := func(dir string) bool {
+			called := must.Do(os.ReadFile(filepath.Join(dir, "called")))(t)
+			return strings.Contains(string(called), " apply ")
+		}
+		dir := t.TempDir()
+		namespace, args := filepath.Join(dir, "namespace-of-admin.conf"), []string{"admin.conf"}
+		if apart { // the first of two is fine
+			namespace, args = filepath.Join(dir, "namespace-of-manager.conf"), []string{"admin.conf", "manager.conf"}
+		}
+		require.NoError(t, os.WriteFile(namespace, []byte("uid-of-a-tenant"), 0o600))
+		for _, o := range []*Options{{}, {ExistingNamespace: true}} { // accepted, and gone when init looked
+			said, err := mintedIn(t, dir, s, o, "", args...)
+			require.Error(t, err)
+			assert.Contains(t, said, "the namespace fenced exists, and this script did not make it")
+			assert.Contains(t, said, "--existing-namespace")
+			assert.False(t, granted(dir), "%s", said)
+			assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
+		}
+		require.NoError(t, os.Remove(namespace))
+		for range 2 { // made, and then known
+			said, err := mintedIn(t, dir, s, &Options{}, "", args...)
+			require.NoError(t, err, said)
+			assert.True(t, granted(dir))
+		}
+		require.NoError(t, os.WriteFile(namespace, []byte("uid-of-a-tenant"), 0o600))
+		said, err := mintedIn(t, dir, s, &Options{}, "", args...)
+		require.Error(t, err, "another one has taken the place of what it made: %s", said)
+
+		for i := range s.Servers {
+			s.Servers[i].Namespace = "uid-of-a-tenant"
+		}
+		_, err = mintedIn(t, dir, s, &Options{}, "", args...)
+		require.Error(t, err, "nobody has accepted it")
+		for _, accepted := range []bool{true, false} { // and then known
+			said, err := mintedIn(t, dir, s, &Options{ExistingNamespace: accepted}, "", args...)
+			require.NoError(t, err, said)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestImportChecksFirst(t *testing.T) {
@@ -72,8 +73,7 @@ func TestImportInterrupted(t *testing.T) {
 		require.ErrorContains(t, err, "the disk is gone")
 		require.ErrorIs(t, state.CheckComplete(t.Context(), to), state.ErrIncompleteImport)
 	}
-	_, err := state.Import(t.Context(), to, bytes.NewReader(file))
-	require.NoError(t, err)
+	must.Do(state.Import(t.Context(), to, bytes.NewReader(file)))(t)
 	require.NoError(t, state.CheckComplete(t.Context(), to))
 	require.Equal(t, statetest.Records(t, from), statetest.Records(t, to))
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/test/must"
 )
 
 // openStore opens a new store of the engine that needs no other process.
 func openStore(t *testing.T) state.Store {
 	t.Helper()
-	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
@@ -33,22 +33,19 @@ func aRun(id string) remediate.Run {
 
 func TestSaveRunComparesAndSets(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
-	first, err := state.SaveRun(ctx, s, aRun("r1"))
-	require.NoError(t, err)
+	first := must.Do(state.SaveRun(ctx, s, aRun("r1")))(t)
 	require.NotZero(t, first.Version)
-	_, err = state.SaveRun(ctx, s, aRun("r1"))
+	_, err := state.SaveRun(ctx, s, aRun("r1"))
 	require.ErrorIs(t, err, state.ErrExists)
 
 	first.Step = remediate.DeleteNode
-	second, err := state.SaveRun(ctx, s, first)
-	require.NoError(t, err)
+	second := must.Do(state.SaveRun(ctx, s, first))(t)
 	stale, err := state.SaveRun(ctx, s, first)
 	require.ErrorIs(t, err, state.ErrConflict)
 	require.ErrorContains(t, err, `"r1"`)
 	require.Equal(t, first.Version, stale.Version, "a failed save must not look like a saved run")
 
-	got, err := state.GetRun(ctx, s, "r1")
-	require.NoError(t, err)
+	got := must.Do(state.GetRun(ctx, s, "r1"))(t)
 	require.Equal(t, second, got)
 	_, err = state.GetRun(ctx, s, "r2")
 	require.ErrorIs(t, err, state.ErrNotFound)
@@ -62,8 +59,7 @@ func TestSaveRunRefusesWhatCouldNotBeContinued(t *testing.T) {
 	run.Step = "Dance"
 	_, err = state.SaveRun(t.Context(), s, run)
 	require.ErrorContains(t, err, `unknown step "Dance"`)
-	runs, err := state.LoadRuns(t.Context(), s)
-	require.NoError(t, err)
+	runs := must.Do(state.LoadRuns(t.Context(), s))(t)
 	require.Empty(t, runs)
 }
 
@@ -89,11 +85,9 @@ func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, ctx := openStore(t), t.Context()
 			for _, id := range []string{"a", "z"} {
-				_, err := state.SaveRun(ctx, s, aRun(id))
-				require.NoError(t, err)
+				must.Do(state.SaveRun(ctx, s, aRun(id)))(t)
 			}
-			v, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: "bad", Data: []byte(c.data)})
-			require.NoError(t, err)
+			v := must.Do(s.Put(ctx, state.Record{Kind: state.KindRun, Key: "bad", Data: []byte(c.data)}))(t)
 
 			runs, err := state.LoadRuns(ctx, s)
 			require.ErrorContains(t, err, `"bad"`)
@@ -109,8 +103,7 @@ func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
 			n, err := state.PruneRuns(ctx, s, noon.Add(1000*time.Hour))
 			require.Error(t, err)
 			require.Zero(t, n)
-			r, err := s.Get(ctx, state.KindRun, "bad")
-			require.NoError(t, err)
+			r := must.Do(s.Get(ctx, state.KindRun, "bad"))(t)
 			require.Equal(t, v, r.Version)
 			require.Equal(t, c.data, string(r.Data))
 		})
@@ -139,10 +132,8 @@ func TestEndedRunThatCannotBeReadIsSetAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, ctx := openStore(t), t.Context()
-			_, err := state.SaveRun(ctx, s, aRun("a"))
-			require.NoError(t, err)
-			_, err = s.Put(ctx, state.Record{Kind: state.KindRun, Key: "bad", Data: []byte(c.data)})
-			require.NoError(t, err)
+			must.Do(state.SaveRun(ctx, s, aRun("a")))(t)
+			must.Do(s.Put(ctx, state.Record{Kind: state.KindRun, Key: "bad", Data: []byte(c.data)}))(t)
 			runs, aside, err := state.LoadAllRuns(ctx, s)
 			require.Equal(t, !c.aside, err != nil, err)
 			require.Len(t, runs, 1)
@@ -150,11 +141,9 @@ func TestEndedRunThatCannotBeReadIsSetAside(t *testing.T) {
 			if c.aside {
 				require.Equal(t, "bad", aside[0].ID)
 				require.ErrorContains(t, aside[0].Err, `"bad"`)
-				_, err = state.PruneRuns(ctx, s, noon.Add(1000*time.Hour))
-				require.NoError(t, err)
+				must.Do(state.PruneRuns(ctx, s, noon.Add(1000*time.Hour)))(t)
 			}
-			r, err := s.Get(ctx, state.KindRun, "bad")
-			require.NoError(t, err)
+			r := must.Do(s.Get(ctx, state.KindRun, "bad"))(t)
 			require.Equal(t, c.data, string(r.Data))
 		})
 	}
@@ -165,8 +154,7 @@ func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 	save := func(id string, step remediate.Step, ended time.Time) {
 		run := aRun(id)
 		run.Step, run.Ended = step, ended
-		_, err := state.SaveRun(ctx, s, run)
-		require.NoError(t, err)
+		must.Do(state.SaveRun(ctx, s, run))(t)
 	}
 	save("old-done", remediate.Done, noon.Add(-2*time.Hour))
 	save("old-aborted", remediate.Aborted, noon.Add(-2*time.Hour))
@@ -174,11 +162,9 @@ func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 	save("held", remediate.Held, noon.Add(-2*time.Hour))
 	save("running", remediate.PowerOn, time.Time{})
 	save("ended-at-no-time", remediate.Done, time.Time{})
-	n, err := state.PruneRuns(ctx, s, noon)
-	require.NoError(t, err)
+	n := must.Do(state.PruneRuns(ctx, s, noon))(t)
 	require.Equal(t, 2, n)
-	runs, err := state.LoadRuns(ctx, s)
-	require.NoError(t, err)
+	runs := must.Do(state.LoadRuns(ctx, s))(t)
 	var ids []string
 	for _, run := range runs {
 		ids = append(ids, run.ID)
@@ -195,11 +181,9 @@ func TestBackupIsByteExact(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	b := backup("r1", "uid-1", "7", "{ \"a\":\t\"<&>\u2028é\", \"n\": 1.0e3,\n \"a\": 2}", noon)
 	require.NoError(t, state.SaveBackup(ctx, s, b))
-	got, err := state.Backups(ctx, s, "r1")
-	require.NoError(t, err)
+	got := must.Do(state.Backups(ctx, s, "r1"))(t)
 	require.Equal(t, []state.Backup{b}, got)
-	got, err = state.Backups(ctx, s, "r2")
-	require.NoError(t, err)
+	got = must.Do(state.Backups(ctx, s, "r2"))(t)
 	require.Empty(t, got)
 }
 
@@ -214,8 +198,7 @@ func TestBackupRefusesHalfANode(t *testing.T) {
 	} {
 		require.Error(t, state.SaveBackup(t.Context(), s, b), name)
 	}
-	list, err := s.List(t.Context(), state.KindBackup)
-	require.NoError(t, err)
+	list := must.Do(s.List(t.Context(), state.KindBackup))(t)
 	require.Empty(t, list)
 }
 
@@ -227,8 +210,7 @@ func TestBackupsKeepFirstAndNewestOfEachNode(t *testing.T) {
 	for i := range 5 {
 		require.NoError(t, state.SaveBackup(ctx, s, backup("r1", "two", fmt.Sprint(10+i), fmt.Sprintf(`{"n":%d}`, 10+i), noon)))
 	}
-	got, err := state.Backups(ctx, s, "r1")
-	require.NoError(t, err)
+	got := must.Do(state.Backups(ctx, s, "r1"))(t)
 	var versions []string
 	for _, b := range got {
 		versions = append(versions, b.ResourceVersion)
@@ -244,8 +226,7 @@ func TestBackupsOfTheLargestNodeInEachAttempt(t *testing.T) {
 	for i := range 6 {
 		require.NoError(t, state.SaveBackup(ctx, s, backup("r1", fmt.Sprint("uid-", i/2), fmt.Sprint(i), node, noon)))
 	}
-	got, err := state.Backups(ctx, s, "r1")
-	require.NoError(t, err)
+	got := must.Do(state.Backups(ctx, s, "r1"))(t)
 	require.Len(t, got, 6)
 	for _, b := range got {
 		require.Len(t, b.Node, len(node))
@@ -271,13 +252,11 @@ func TestBackupIsReadBack(t *testing.T) {
 
 func TestBackupOfTheFutureIsNotWrittenOver(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
-	_, err := s.Put(ctx, state.Record{Kind: state.KindBackup, Key: "r1", Data: []byte(`{"v":9}`)})
-	require.NoError(t, err)
+	must.Do(s.Put(ctx, state.Record{Kind: state.KindBackup, Key: "r1", Data: []byte(`{"v":9}`)}))(t)
 	require.ErrorIs(t, state.SaveBackup(ctx, s, backup("r1", "uid-1", "7", `{}`, noon)), state.ErrFuture)
-	_, err = state.PruneBackups(ctx, s, noon.Add(time.Hour), func(string) bool { return false })
+	_, err := state.PruneBackups(ctx, s, noon.Add(time.Hour), func(string) bool { return false })
 	require.ErrorIs(t, err, state.ErrFuture)
-	r, err := s.Get(ctx, state.KindBackup, "r1")
-	require.NoError(t, err)
+	r := must.Do(s.Get(ctx, state.KindBackup, "r1"))(t)
 	require.Equal(t, `{"v":9}`, string(r.Data))
 }
 
@@ -291,12 +270,10 @@ func TestPruneBackups(t *testing.T) {
 	save("new", "u3", noon.Add(-6*24*time.Hour))
 	save("both", "u4", noon.Add(-8*24*time.Hour))
 	save("both", "u5", noon) // the newest backup of a run counts for all of them
-	n, err := state.PruneBackups(ctx, s, noon.Add(-7*24*time.Hour), func(run string) bool { return run == "kept" })
-	require.NoError(t, err)
+	n := must.Do(state.PruneBackups(ctx, s, noon.Add(-7*24*time.Hour), func(run string) bool { return run == "kept" }))(t)
 	require.Equal(t, 1, n)
 	for run, want := range map[string]int{"old": 0, "kept": 1, "new": 1, "both": 2} {
-		list, err := state.Backups(ctx, s, run)
-		require.NoError(t, err)
+		list := must.Do(state.Backups(ctx, s, run))(t)
 		require.Len(t, list, want, run)
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/must"
 )
 
 func take(t *testing.T, s state.Store, limit int, run string) bool {
 	t.Helper()
-	ok, err := statetest.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run})
-	require.NoError(t, err)
+	ok := must.Do(statetest.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run}))(t)
 	return ok
 }
 
@@ -27,8 +27,7 @@ func TestSlotsAreLimited(t *testing.T) {
 	require.True(t, take(t, s, 2, "b"))
 	require.False(t, take(t, s, 2, "c"))
 	require.True(t, take(t, s, 2, "a"), "it has one already")
-	slots, err := state.LoadSlots(t.Context(), s)
-	require.NoError(t, err)
+	slots := must.Do(state.LoadSlots(t.Context(), s))(t)
 	require.Len(t, slots, 2, "asking again takes no second one")
 
 	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
@@ -98,15 +97,12 @@ func TestSlotsTakenTogetherAreLimited(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"b", "a", "c", "c"}, has)
-	slots, err := state.LoadSlots(t.Context(), s)
-	require.NoError(t, err)
+	slots := must.Do(state.LoadSlots(t.Context(), s))(t)
 	require.Len(t, slots, 3, "a run that asks twice takes one")
 
-	freed, err := state.FreeSlots(t.Context(), s, []string{"a", "b", "never seen"})
-	require.NoError(t, err)
+	freed := must.Do(state.FreeSlots(t.Context(), s, []string{"a", "b", "never seen"}))(t)
 	require.Equal(t, []string{"a", "b", "never seen"}, freed)
-	slots, err = state.LoadSlots(t.Context(), s)
-	require.NoError(t, err)
+	slots = must.Do(state.LoadSlots(t.Context(), s))(t)
 	require.Len(t, slots, 1)
 	for i, r := range state.TakeSlots(t.Context(), s, append(requests(3, "d", "e"), requests(9999, "by hand")...)) {
 		require.NoError(t, r.Err)
@@ -118,8 +114,7 @@ func TestSlotsTakenTogetherAreLimited(t *testing.T) {
 // start. // I11
 func TestSlotsTakenTogetherBesideAnUnreadableOne(t *testing.T) {
 	s := openStore(t)
-	_, err := s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")})
-	require.NoError(t, err)
+	must.Do(s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")}))(t)
 	for i, r := range state.TakeSlots(t.Context(), s, requests(2, "a", "b")) {
 		require.Equal(t, state.SlotResult{Has: i == 0}, r)
 	}
@@ -153,11 +148,9 @@ func TestLastSlotBesideOneAboveTheLimit(t *testing.T) {
 	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
 	require.NoError(t, statetest.FreeSlot(t.Context(), s, "b"))
 	second := &listHook{Store: s, after: func() { require.True(t, take(t, s, 2, "first")) }}
-	ok, err := statetest.TakeSlot(t.Context(), second, 2, state.Slot{Cluster: "d", Run: "second"})
-	require.NoError(t, err)
+	ok := must.Do(statetest.TakeSlot(t.Context(), second, 2, state.Slot{Cluster: "d", Run: "second"}))(t)
 	assert.False(t, ok, "two are taken")
-	slots, err := state.LoadSlots(t.Context(), s)
-	require.NoError(t, err)
+	slots := must.Do(state.LoadSlots(t.Context(), s))(t)
 	assert.Len(t, slots, 2, "of a limit of 2")
 }
 
@@ -178,7 +171,6 @@ func TestLastSlotsTakenTogether(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, has)
-	slots, err := state.LoadSlots(t.Context(), s)
-	require.NoError(t, err)
+	slots := must.Do(state.LoadSlots(t.Context(), s))(t)
 	assert.Len(t, slots, 3, "of a limit of 3")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/must"
 )
 
 // putHook is a store that calls before just before a write.
@@ -35,8 +36,7 @@ func (s *putHook) Put(ctx context.Context, r state.Record) (uint64, error) {
 
 func openTable(t *testing.T) (s *putHook, one, two *state.Table[state.Hold], changes *[]string) {
 	t.Helper()
-	bolt, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	bolt := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { require.NoError(t, bolt.Close()) })
 	changes = &[]string{}
 	one = state.NewTable(state.Holds, func(h state.Hold) { *changes = append(*changes, h.Node+" by "+h.By) })
@@ -55,31 +55,26 @@ func holdBy(by string) func(state.Hold, bool) (state.Hold, bool) {
 func TestTableUpdate(t *testing.T) {
 	s, one, two, changes := openTable(t)
 	ctx := t.Context()
-	_, err := one.Update(ctx, s, "c/n", holdBy("a"))
-	require.NoError(t, err)
+	must.Do(one.Update(ctx, s, "c/n", holdBy("a")))(t)
 	s.before = func() {
 		require.NoError(t, two.Load(ctx, s.Store))
-		_, err := two.Update(ctx, s.Store, "c/n", holdBy("b"))
-		require.NoError(t, err)
+		must.Do(two.Update(ctx, s.Store, "c/n", holdBy("b")))(t)
 	}
-	saved, err := one.Update(ctx, s, "c/n", holdBy("c"))
-	require.NoError(t, err)
+	saved := must.Do(one.Update(ctx, s, "c/n", holdBy("c")))(t)
 	assert.Equal(t, "abc", saved.Reason)
 	assert.Equal(t, []string{"n by a", "n by b", "n by c"}, *changes)
 
 	lost := errors.New("no answer")
 	s.fail = lost
-	_, err = one.Update(ctx, s, "c/n", holdBy("d"))
+	_, err := one.Update(ctx, s, "c/n", holdBy("d"))
 	require.ErrorIs(t, err, lost)
 	known, _ := one.Get("c/n")
 	assert.Equal(t, "abc", known.Reason, "what the store did not confirm is not shown")
-	saved, err = one.Update(ctx, s, "c/n", holdBy("e"))
-	require.NoError(t, err)
+	saved = must.Do(one.Update(ctx, s, "c/n", holdBy("e")))(t)
 	assert.Equal(t, "abcde", saved.Reason)
 
 	s.before = func() { require.NoError(t, one.Delete(ctx, s.Store, saved)) }
-	saved, err = one.Update(ctx, s, "c/n", holdBy("f"))
-	require.NoError(t, err)
+	saved = must.Do(one.Update(ctx, s, "c/n", holdBy("f")))(t)
 	assert.Equal(t, "f", saved.Reason, "it was gone")
 }
 
@@ -87,8 +82,7 @@ func TestTableUpdate(t *testing.T) {
 func TestTableUpdateOfNothing(t *testing.T) {
 	s, one, _, changes := openTable(t)
 	s.before = func() { t.Error("written") }
-	_, err := one.Update(t.Context(), s, "c/n", func(h state.Hold, known bool) (state.Hold, bool) { return h, known })
-	require.NoError(t, err)
+	must.Do(one.Update(t.Context(), s, "c/n", func(h state.Hold, known bool) (state.Hold, bool) { return h, known }))(t)
 	assert.Empty(t, one.All())
 	assert.Empty(t, *changes)
 }
@@ -98,12 +92,10 @@ func TestTableUpdateOfNothing(t *testing.T) {
 func TestTableLoad(t *testing.T) {
 	s, one, two, changes := openTable(t)
 	ctx := t.Context()
-	saved, err := one.Update(ctx, s, "c/n", holdBy("a"))
-	require.NoError(t, err)
+	saved := must.Do(one.Update(ctx, s, "c/n", holdBy("a")))(t)
 	require.NoError(t, two.Load(ctx, s))
 	assert.Equal(t, one.All(), two.All())
-	bad, err := s.Store.Put(ctx, state.Record{Kind: state.KindHold, Key: "c/bad", Data: []byte("{}")})
-	require.NoError(t, err)
+	bad := must.Do(s.Store.Put(ctx, state.Record{Kind: state.KindHold, Key: "c/bad", Data: []byte("{}")}))(t)
 	require.NoError(t, two.Delete(ctx, s, saved))
 	require.ErrorIs(t, two.Delete(ctx, s, state.Hold{Cluster: "c", Node: "bad"}), state.ErrConflict)
 	require.NoError(t, two.Delete(ctx, s, saved), "it is gone already")
@@ -122,14 +114,12 @@ func TestTableKeepsWhatLasts(t *testing.T) {
 	ctx := t.Context()
 	freezes := state.NewTable(state.Freezes, func(state.Freeze) {})
 	clusters := state.NewTable(state.Clusters, func(state.Cluster) {})
-	frozen, err := freezes.Update(ctx, s, "r1", func(state.Freeze, bool) (state.Freeze, bool) {
+	frozen := must.Do(freezes.Update(ctx, s, "r1", func(state.Freeze, bool) (state.Freeze, bool) {
 		return state.Freeze{RunID: "r1", Host: "c/n", Node: "n", Cluster: "c"}, true
-	})
-	require.NoError(t, err)
-	paused, err := clusters.Update(ctx, s, "c", func(state.Cluster, bool) (state.Cluster, bool) {
+	}))(t)
+	paused := must.Do(clusters.Update(ctx, s, "c", func(state.Cluster, bool) (state.Cluster, bool) {
 		return state.Cluster{Name: "c", Paused: true, PausedBy: "ada"}, true
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.NoError(t, s.Store.Delete(ctx, state.KindFreeze, "r1", frozen.Version))
 	require.NoError(t, s.Store.Delete(ctx, state.KindCluster, "c", paused.Version))
 	require.NoError(t, freezes.Load(ctx, s))
@@ -137,11 +127,10 @@ func TestTableKeepsWhatLasts(t *testing.T) {
 	assert.Equal(t, []state.Freeze{frozen}, freezes.All())
 	assert.Equal(t, []state.Cluster{paused}, clusters.All())
 
-	released, err := freezes.Update(ctx, s, "r1", func(f state.Freeze, known bool) (state.Freeze, bool) {
+	released := must.Do(freezes.Update(ctx, s, "r1", func(f state.Freeze, known bool) (state.Freeze, bool) {
 		f.ReleasedBy = "ada"
 		return f, known
-	})
-	require.NoError(t, err)
+	}))(t)
 	assert.Equal(t, "c/n", released.Host)
 	require.NoError(t, s.Store.Delete(ctx, state.KindFreeze, "r1", released.Version))
 	require.NoError(t, freezes.Load(ctx, s))
@@ -160,23 +149,19 @@ func TestTableUpdateAfterARestore(t *testing.T) {
 		return c, true
 	}
 	for range 3 {
-		_, err := clusters.Update(ctx, s, "c", arm)
-		require.NoError(t, err)
+		must.Do(clusters.Update(ctx, s, "c", arm))(t)
 	}
-	stored, err := statetest.SaveCluster(ctx, older, state.Cluster{Name: "c", PausedBy: "bea", Paused: true})
-	require.NoError(t, err)
+	stored := must.Do(statetest.SaveCluster(ctx, older, state.Cluster{Name: "c", PausedBy: "bea", Paused: true}))(t)
 	known, _ := clusters.Get("c")
 	require.Less(t, stored.Version, known.Version)
-	saved, err := clusters.Update(ctx, older, "c", arm)
-	require.NoError(t, err)
+	saved := must.Do(clusters.Update(ctx, older, "c", arm))(t)
 	assert.True(t, saved.Paused, "what is stored counts")
 	assert.True(t, saved.Armed)
 }
 
 func openOlder(t *testing.T) state.Store {
 	t.Helper()
-	s, err := boltstore.Open(filepath.Join(t.TempDir(), "older.db"))
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "older.db")))(t)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/must"
 )
 
 // A clock that jumps forward and comes back ends no pause. A clock that stays there is believed
@@ -65,8 +66,7 @@ const keepRuns = 90 * 24 * time.Hour
 // Only holds that ended long ago are deleted. What another instance has deleted leaves the
 // cache here as well.
 func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
-	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	long, lately := time.Now().Add(-2*keepRuns).UTC(), time.Now().Add(-time.Hour).UTC()
 	for node, h := range map[string]state.Hold{
@@ -79,12 +79,10 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 		"over long after": {At: long, Until: time.Now().Add(time.Hour).UTC()},
 	} {
 		h.Cluster, h.Node, h.By = "c", node, "ada"
-		_, err := statetest.SaveHold(t.Context(), s, h)
-		require.NoError(t, err)
+		must.Do(statetest.SaveHold(t.Context(), s, h))(t)
 	}
 	open := func() *Stop {
-		stops, err := New(t.Context(), Options{Store: s, Emit: func(event.Event) {}})
-		require.NoError(t, err)
+		stops := must.Do(New(t.Context(), Options{Store: s, Emit: func(event.Event) {}}))(t)
 		return stops
 	}
 	one, other := open(), open()

@@ -23,13 +23,13 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // unpack are the members of an archive, by name.
 func unpack(t *testing.T, archive []byte) map[string]string {
 	t.Helper()
-	zip, err := gzip.NewReader(bytes.NewReader(archive))
-	require.NoError(t, err)
+	zip := must.Do(gzip.NewReader(bytes.NewReader(archive)))(t)
 	all, members := map[string]string{}, tar.NewReader(zip)
 	for {
 		h, err := members.Next()
@@ -37,8 +37,7 @@ func unpack(t *testing.T, archive []byte) map[string]string {
 			return all
 		}
 		require.NoError(t, err)
-		text, err := io.ReadAll(members)
-		require.NoError(t, err)
+		text := must.Do(io.ReadAll(members))(t)
 		assert.Equal(t, int64(0o600), h.Mode, h.Name)
 		all[strings.TrimPrefix(h.Name, root)] = string(text)
 	}
@@ -90,10 +89,9 @@ func TestWhatHangsIsLeftOut(t *testing.T) {
 
 // A journal keeps its newest lines, and a program its reason.
 func TestOutput(t *testing.T) {
-	text, err := output(t.Context(), "sh", "-c", `head -c 30000000 /dev/zero | tr '\0' 'x'; echo; head -c 1000 /dev/zero | tr '\0' 'y'; echo; echo newest`)
-	require.NoError(t, err)
+	text := must.Do(output(t.Context(), "sh", "-c", `head -c 30000000 /dev/zero | tr '\0' 'x'; echo; head -c 1000 /dev/zero | tr '\0' 'y'; echo; echo newest`))(t)
 	assert.Equal(t, strings.Repeat("y", 1000)+"\nnewest\n", string(text), "it begins with a whole line")
-	_, err = output(t.Context(), "sh", "-c", "echo token=Canary >&2; exit 3")
+	_, err := output(t.Context(), "sh", "-c", "echo token=Canary >&2; exit 3")
 	assert.EqualError(t, err, "run sh: exit status 3: token=[redacted]")
 	_, err = output(t.Context(), filepath.Join(t.TempDir(), "none"))
 	assert.ErrorContains(t, err, "no such file")
@@ -112,10 +110,9 @@ func TestScrape(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	text, err := scrape(t.Context(), srv.URL+"/metrics")
-	require.NoError(t, err)
+	text := must.Do(scrape(t.Context(), srv.URL+"/metrics"))(t)
 	assert.Len(t, text, maxPart+1)
-	_, err = scrape(t.Context(), srv.URL+"/elsewhere")
+	_, err := scrape(t.Context(), srv.URL+"/elsewhere")
 	assert.ErrorContains(t, err, "HTTP status 302")
 }
 
@@ -153,8 +150,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestDocumentedLimits: the page for operators has the limits of the code.
 func TestDocumentedLimits(t *testing.T) {
-	page, err := os.ReadFile("../../docs/troubleshooting.md")
-	require.NoError(t, err)
+	page := must.Do(os.ReadFile("../../docs/troubleshooting.md"))(t)
 	for _, want := range []string{
 		fmt.Sprintf("the newest %d runs", maxRuns), fmt.Sprintf("at most %d nodes", maxTargets), fmt.Sprintf("newest %d lines", journalLines),
 		fmt.Sprintf("at most %d MiB", maxBundle>>20), fmt.Sprintf("at most %.0f minutes", wholeTime.Minutes()),

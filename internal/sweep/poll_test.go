@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/must"
 )
 
 // A description is many questions. The class of a BMC rests on it, so a slow one
@@ -47,8 +51,7 @@ func TestAnOrderWaitsForASlowDescription(t *testing.T) {
 	m := w.host(1)
 	m.description.Model, m.tells = "R650", longTimeout-time.Second
 	w.run(t, func(t *testing.T) {
-		got, err := w.sweep.Audit(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got := must.Do(w.sweep.Audit(t.Context(), "prod", "n-1"))(t)
 		assert.Equal(t, "R650", got[0].Description.Model)
 		assert.Empty(t, got[0].DescribeProblem)
 	})
@@ -63,8 +66,7 @@ func TestAnOrderedLookIsUrgentAndFresh(t *testing.T) {
 		w.wait(2 * every)
 		require.False(t, w.result(t, 1).Dependable)
 		w.change(func() { m.err = nil; m.description.Model = "R650" })
-		got, err := w.sweep.Test(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got := must.Do(w.sweep.Test(t.Context(), "prod", "n-1"))(t)
 		require.Len(t, got, 1)
 		assert.Equal(t, 1, w.urgent)
 		assert.True(t, got[0].Dependable, "one good look is enough")
@@ -73,8 +75,7 @@ func TestAnOrderedLookIsUrgentAndFresh(t *testing.T) {
 		require.Len(t, w.events, 2, "that it is dependable again is told")
 		assert.Less(t, time.Until(got[0].Next), every+every/5+1, "the long pause is over")
 
-		got, err = w.sweep.Audit(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got = must.Do(w.sweep.Audit(t.Context(), "prod", "n-1"))(t)
 		assert.Equal(t, bmc.FindingCipherZero, got[0].Findings[0].Code)
 		assert.Zero(t, m.open)
 	})
@@ -86,22 +87,19 @@ func TestAnOrderedLookThatCannotBeDoneSaysSo(t *testing.T) {
 	w.run(t, func(t *testing.T) {
 		w.wait(2 * every)
 		w.change(func() { m.err = fmt.Errorf("read: %w", power.ErrInUse) })
-		got, err := w.sweep.Test(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got := must.Do(w.sweep.Test(t.Context(), "prod", "n-1"))(t)
 		assert.Contains(t, got[0].Problem, "in use", "an old answer is not passed off as a fresh one")
 
 		w.change(func() { m.err, m.auditErr = nil, failing(bmc.KindSessions) })
-		got, err = w.sweep.Audit(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got = must.Do(w.sweep.Audit(t.Context(), "prod", "n-1"))(t)
 		assert.Empty(t, got[0].Problem)
 		assert.Contains(t, got[0].AuditProblem, "sessions", "no finding is not a clean bill")
 
 		w.change(func() { m.auditErr = fmt.Errorf("audit: %w", power.ErrInUse) })
-		got, err = w.sweep.Audit(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got = must.Do(w.sweep.Audit(t.Context(), "prod", "n-1"))(t)
 		assert.Contains(t, got[0].AuditProblem, "in use")
 
-		_, err = w.sweep.Test(t.Context(), "prod", "n-9")
+		_, err := w.sweep.Test(t.Context(), "prod", "n-9")
 		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
 	})
@@ -112,14 +110,13 @@ func TestAnOrderIsBounded(t *testing.T) {
 	w.host(1).hangs = true
 	w.run(t, func(t *testing.T) {
 		began := time.Now()
-		got, err := w.sweep.Audit(t.Context(), "prod", "n-1")
-		require.NoError(t, err)
+		got := must.Do(w.sweep.Audit(t.Context(), "prod", "n-1"))(t)
 		assert.Equal(t, readTimeout, time.Since(began), "nothing more is asked of one that is silent")
 		assert.Equal(t, StateFailed, got[0].State)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = w.sweep.Test(ctx, "prod", "n-1")
+		_, err := w.sweep.Test(ctx, "prod", "n-1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 1, w.result(t, 1).Failures, "nobody waited for the second look")
 	})
@@ -152,4 +149,175 @@ func TestADuplicateIsAFinding(t *testing.T) {
 		assert.Equal(t, bmc.FindingDuplicate, w.result(t, 2).Findings[0].Code)
 		assert.Contains(t, w.result(t, 2).Findings[0].Message, "prod/n-9")
 	})
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// looked is a device that was looked at and has no weakness; spoil adds one.
+func looked(spoil func(e *entry, d *bmc.Device)) *entry {
+	d := bmc.Device{Driver: bmc.DriverRedfish, Username: "fence", Password: bmc.NewSecret("a long random one"),
+		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "bmc", Port: 443}}
+	e := &entry{place: -1, last: lastPoll{At: noon, Identity: guard.IdentityMatches}}
+	spoil(e, &d)
+	e.subject = hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}
+	return e
+}
+
+func TestWeaknesses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(e *entry, d *bmc.Device)
+		want  []bmc.FindingCode
+	}{
+		"none":               {spoil: func(*entry, *bmc.Device) {}},
+		"a vendor's default": {func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("calvin") }, []bmc.FindingCode{bmc.FindingDefaultPassword}},
+		"the user's name":    {func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("FENCE") }, []bmc.FindingCode{bmc.FindingDefaultPassword}},
+		"no password":        {func(_ *entry, d *bmc.Device) { d.Password = bmc.Secret{} }, []bmc.FindingCode{bmc.FindingDefaultPassword}},
+		"an unread password": {func(_ *entry, d *bmc.Device) { d.Password, d.Unusable = bmc.Secret{}, assert.AnError }, nil},
+		"lower assurance":    {func(_ *entry, d *bmc.Device) { d.Driver = bmc.DriverBMCLib }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"a BMC's agent":      {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_ilo4_ssh" }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"no UUID, enrolled":  {func(_ *entry, d *bmc.Device) { d.Enrolled = true }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"a UUID to ignore":   {func(_ *entry, d *bmc.Device) { d.IgnoreUUID = true }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"an outlet":          {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_apc_snmp" }, nil},
+		"not enrolled": {func(e *entry, d *bmc.Device) {
+			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, guard.IdentityUnproven
+		}, []bmc.FindingCode{bmc.FindingNotEnrolled}},
+		"nobody vouched": {func(e *entry, d *bmc.Device) {
+			d.Driver, e.last.Identity = bmc.DriverFenceAgent, guard.IdentityNotEnrolled
+		}, []bmc.FindingCode{bmc.FindingNotEnrolled}},
+		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = guard.IdentityDiffers }, []bmc.FindingCode{bmc.FindingIdentity}},
+		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = guard.IdentityUnproven }, []bmc.FindingCode{bmc.FindingIdentity}},
+		"no answer":       {func(e *entry, _ *bmc.Device) { e.last.Identity, e.last.Err = "", assert.AnError }, nil},
+		"plain http":      {func(_ *entry, d *bmc.Device) { d.Endpoint.Plain = true }, []bmc.FindingCode{bmc.FindingCertificateTrust}},
+		"not verified":    {func(_ *entry, d *bmc.Device) { d.TLS.InsecureSkipVerify = true }, []bmc.FindingCode{bmc.FindingCertificateTrust}},
+		"pinned":          {func(_ *entry, d *bmc.Device) { d.TLS = bmc.TLS{InsecureSkipVerify: true, PinSHA256: "x"} }, nil},
+		"the clock": {func(e *entry, _ *bmc.Device) {
+			e.description.Clock, e.description.ClockAt = noon.Add(-6*time.Minute), noon
+		}, []bmc.FindingCode{bmc.FindingClock}},
+		"no clock": {func(e *entry, _ *bmc.Device) {
+			e.description.Clock, e.description.ClockAt = time.Unix(0, 0), noon
+		}, []bmc.FindingCode{bmc.FindingClock}},
+		"an agent that verifies nothing": {func(_ *entry, d *bmc.Device) {
+			d.Driver, d.Agent, d.Parameters = bmc.DriverFenceAgent, "fence_vmware_rest", map[string]string{"ssl_insecure": "1"}
+		}, []bmc.FindingCode{bmc.FindingCertificateTrust}},
+		"a fair clock": {func(e *entry, _ *bmc.Device) {
+			e.description.Clock, e.description.ClockAt = noon.Add(5*time.Minute), noon
+		}, nil},
+		"restores power":  {func(e *entry, _ *bmc.Device) { e.description.RestorePolicy = "previous" }, []bmc.FindingCode{bmc.FindingRestorePolicy}},
+		"stays off":       {func(e *entry, _ *bmc.Device) { e.description.RestorePolicy = "always-off" }, nil},
+		"ends in 29 days": {func(e *entry, _ *bmc.Device) { e.description.CertificateUntil = noon.Add(29 * 24 * time.Hour) }, []bmc.FindingCode{bmc.FindingCertificateExpired}},
+		"ends in 31 days": {func(e *entry, _ *bmc.Device) { e.description.CertificateUntil = noon.Add(31 * 24 * time.Hour) }, nil},
+		"audited": {func(e *entry, d *bmc.Device) {
+			d.TLS.InsecureSkipVerify = true
+			e.findings = []bmc.Finding{{Code: bmc.FindingCipherZero}, {Code: bmc.FindingCertificateTrust}}
+		}, []bmc.FindingCode{bmc.FindingCipherZero, bmc.FindingCertificateTrust}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []bmc.FindingCode
+			for _, f := range looked(tc.spoil).weaknesses(noon) {
+				got = append(got, f.Code)
+			}
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestNoFindingOrResultHoldsAPassword(t *testing.T) { // I25
+	for password := range defaultPasswords {
+		e := looked(func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret(password) })
+		r := e.result(noon)
+		require.Equal(t, bmc.FindingDefaultPassword, r.Findings[0].Code)
+		for _, word := range strings.Fields(fmt.Sprint(r.Findings)) {
+			if len(password) > 5 && password != "password" { // some are English words
+				assert.NotEqual(t, password, strings.Trim(word, ":,"))
+			}
+		}
+	}
+	e := looked(func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("hunter2hunter2") })
+	shown := e.result(noon)
+	assert.NotContains(t, fmt.Sprintf("%+v %#v", shown, shown), "hunter2hunter2")
+}
+
+// The newest result of a host is the one that bmc list shows.
+func TestLastChecksAreThoseOfTheList(t *testing.T) {
+	w := newWorld()
+	w.host(1)
+	w.host(2).err = &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError}
+	w.host(3).uuid = "4c4c4544-0042-3510-8052-ffffffffffff"
+	w.run(t, func(t *testing.T) {
+		w.wait(time.Millisecond)
+		require.Len(t, w.sweep.LastChecks("prod", "prod/n-1"), 1)
+		assert.Zero(t, w.sweep.LastChecks("prod", "prod/n-1")[0].At, "not checked yet")
+		w.wait(5 * time.Minute)
+		for n, want := range map[int]hosts.LastCheck{
+			1: {Power: bmc.On, Identity: guard.IdentityMatches},
+			2: {Reason: "BMCAuth"},
+			3: {Power: bmc.On, Identity: guard.IdentityDiffers},
+		} {
+			r := w.result(t, n)
+			last := w.sweep.LastChecks("prod", r.Host)
+			require.Len(t, last, 1)
+			got := last[0]
+			assert.Equal(t, want, hosts.LastCheck{Power: got.Power, Identity: got.Identity, Reason: got.Reason}, r.Host)
+			assert.Equal(t, r.Checked, got.At)
+			assert.Equal(t, r.UUID, got.UUID)
+		}
+		assert.Empty(t, w.sweep.LastChecks("dev", "prod/n-1"))
+	})
+}
+
+// A BMC that answers, and that nothing proves to be the Node's, is not dependable: a fence would be
+// refused. Of a host without a Node, and where identities are not compared, that says nothing.
+func TestUnprovenIdentityIsNotDependable(t *testing.T) {
+	w := newWorld()
+	for n := range 3 {
+		w.host(n + 1).uuid = ""
+	}
+	w.subjects[1].Host.IdentityMode = "off"
+	w.subjects[2].Node = ""
+	w.run(t, func(t *testing.T) {
+		w.wait(5 * time.Minute)
+		unproven := w.result(t, 1)
+		assert.False(t, unproven.Dependable)
+		assert.Equal(t, reason.IdentityUnknown, unproven.Reason)
+		assert.Equal(t, StateUnproven, unproven.State)
+		assert.True(t, w.result(t, 2).Dependable)
+		_, doubtful := w.sweep.Tally()
+		assert.Equal(t, map[string]int{"prod": 1}, doubtful)
+	})
+}
+
+// An empty list would read as that all is well.
+func TestWhatWasNotSeenYetIsNotHealthy(t *testing.T) {
+	w := newWorld()
+	_, err := New(Options{Engine: w, Concurrency: 1}).Results(t.Context(), "")
+	var refusal *reason.Refusal
+	require.ErrorAs(t, err, &refusal)
+	assert.Equal(t, reason.NotSynced, refusal.Reason)
+
+	w.subjects = []hosts.Subject{{Cluster: "prod", Err: &reason.Refusal{Reason: reason.NotSynced, Message: "not seen whole"}}}
+	w.run(t, func(t *testing.T) {
+		w.wait(time.Second)
+		all := w.results(t, "")
+		require.Len(t, all, 1)
+		assert.False(t, all[0].Dependable)
+		assert.Equal(t, reason.NotSynced, all[0].Reason)
+		assert.Equal(t, StateUnchecked, all[0].State)
+		_, bad := w.sweep.Tally()
+		assert.Empty(t, bad, "nothing is known to be bad")
+
+		w.change(func() { w.subjects = nil })
+		w.host(1)
+		w.wait(emptyRefresh)
+		assert.Equal(t, "n-1", w.results(t, "")[0].Node, "it is looked at again soon")
+	})
+}
+
+func TestPercentile95(t *testing.T) {
+	assert.Zero(t, percentile95(nil))
+	assert.Equal(t, time.Second, percentile95([]time.Duration{time.Second}))
+	var all []time.Duration
+	for i := range 20 {
+		all = append(all, time.Duration(20-i))
+	}
+	assert.Equal(t, time.Duration(19), percentile95(all))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Whatever comes, ends, fails or goes: the bounds hold, no look is lost, and none
@@ -171,9 +172,8 @@ func TestAccountThatARunWasRefusedIsNotChecked(t *testing.T) {
 		w.wait(every + every/5)
 		asked := len(m.reads)
 		w.change(func() { m.err = failing(bmc.KindAuth) })
-		run, err := w.lockOut.Guard(w.actors.Urgent())(w.subjects[0].Host.Levels[0].Devices[0])
-		require.NoError(t, err)
-		_, err = run.Read(t.Context())
+		run := must.Do(w.lockOut.Guard(w.actors.Urgent())(w.subjects[0].Host.Levels[0].Devices[0]))(t)
+		_, err := run.Read(t.Context())
 		require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
 		require.NoError(t, run.Close(t.Context()))
 		w.wait(power.AccountPause - time.Second)

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestEveryDeviceIsAskedEachInterval(t *testing.T) {
@@ -135,18 +136,15 @@ func TestARunIsGivenWay(t *testing.T) {
 	m := w.host(1)
 	m.takes = 2 * time.Second // so that a look is often in flight when the run asks
 	w.run(t, func(t *testing.T) {
-		run, err := w.actors.Urgent()(w.subjects[0].Host.Levels[0].Devices[0])
-		require.NoError(t, err)
+		run := must.Do(w.actors.Urgent()(w.subjects[0].Host.Levels[0].Devices[0]))(t)
 		for range 60 {
 			began := time.Now()
-			_, err := run.Read(t.Context())
-			require.NoError(t, err)
+			must.Do(run.Read(t.Context()))(t)
 			require.Equal(t, m.takes, time.Since(began))
 			w.wait(8 * time.Second) // long enough for the sweep to begin
 		}
 		for range 100 {
-			_, err := run.Read(t.Context())
-			require.NoError(t, err)
+			must.Do(run.Read(t.Context()))(t)
 			w.wait(time.Second)
 		}
 		require.NoError(t, run.Close(t.Context()))
@@ -223,8 +221,7 @@ func TestWithoutAnIntervalNothingIsSwept(t *testing.T) {
 		w.wait(3 * time.Hour)
 		assert.Empty(t, m.reads)
 		assert.Equal(t, StateUnchecked, w.result(t, 1).State)
-		got, err := w.sweep.Test(t.Context(), "", "n-1")
-		require.NoError(t, err)
+		got := must.Do(w.sweep.Test(t.Context(), "", "n-1"))(t)
 		assert.Equal(t, StateOK, got[0].State)
 		w.wait(3 * time.Hour)
 		assert.Len(t, m.reads, 1)
@@ -260,8 +257,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	assert.False(t, w.result(t, 1).Dependable)
 	assert.Contains(t, []reason.Code{"BMCRefused", "BMCUnreachable"}, w.result(t, 2).Reason)
 
-	audited, err := w.sweep.Audit(t.Context(), "prod", "n-0")
-	require.NoError(t, err)
+	audited := must.Do(w.sweep.Audit(t.Context(), "prod", "n-0"))(t)
 	assert.Empty(t, audited[0].AuditProblem)
 	stop()
 	require.NoError(t, <-ended)
@@ -277,11 +273,9 @@ func TestSweepOfRealBMCs(t *testing.T) {
 func peer(t *testing.T, w *world, n int, password string) *ipmisim.GoBMC {
 	t.Helper()
 	uuid := "4c4c4544-0011-0000-8000-00000000000" + strconv.Itoa(n)
-	b, err := ipmisim.StartGo(t.Context(), ipmisim.Options{User: "fence", Password: password, UUID: uuid})
-	require.NoError(t, err)
+	b := must.Do(ipmisim.StartGo(t.Context(), ipmisim.Options{User: "fence", Password: password, UUID: uuid}))(t)
 	t.Cleanup(b.Stop)
-	e, err := bmc.ParseEndpoint("ipmi://" + b.Addr())
-	require.NoError(t, err)
+	e := must.Do(bmc.ParseEndpoint("ipmi://" + b.Addr()))(t)
 	w.device(n, bmc.Device{Driver: bmc.DriverIPMI, Endpoint: e, Username: "fence", Password: bmc.NewSecret("a long random one")})
 	w.subjects[n].SystemUUID = uuid
 	return b

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -183,10 +184,8 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 
 // newLockOut knows of no refused account.
 func newLockOut(t *testing.T) *power.LockOut {
-	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
-	l, err := power.NewLockOut(t.Context(), store, "one")
-	require.NoError(t, err)
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	l := must.Do(power.NewLockOut(t.Context(), store, "one"))(t)
 	require.NoError(t, store.Close())
 	return l
 }
@@ -214,8 +213,7 @@ func (w *world) result(t *testing.T, n int) Result {
 
 func (w *world) results(t *testing.T, cluster string) []Result {
 	t.Helper()
-	all, err := w.sweep.Results(t.Context(), cluster)
-	require.NoError(t, err)
+	all := must.Do(w.sweep.Results(t.Context(), cluster))(t)
 	return all
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestEscapeJSON(t *testing.T) {
@@ -67,8 +68,7 @@ func TestTargetTellsItsPods(t *testing.T) {
 		{OrderTarget{Cluster: "c", Node: "n", Machine: "ns/m", Pods: &some, Identity: "match", UUID: "4c4c"},
 			`{"cluster":"c","node":"n","machine":"ns/m","ready":"","pods":["ns/p-00","ns/p-01"],"podCount":2,"identity":"match","uuid":"4c4c"}`},
 	} {
-		text, err := json.Marshal(tc.target)
-		require.NoError(t, err)
+		text := must.Do(json.Marshal(tc.target))(t)
 		assert.Equal(t, tc.want, string(text))
 		var read OrderTarget
 		require.NoError(t, json.Unmarshal(text, &read))
@@ -83,8 +83,7 @@ func TestBodySaysNothingOfTheSender(t *testing.T) {
 		Verb: Fence, Cluster: "c", Node: "n", Machine: "ns/m", Run: "r-1", Actor: "ada", Role: Admin,
 		Reason: "disk", For: Span(90 * time.Minute), DryRun: true,
 	}
-	text, err := json.Marshal(o)
-	require.NoError(t, err)
+	text := must.Do(json.Marshal(o))(t)
 	assert.Equal(t, `{"reason":"disk","dryRun":true,"for":"1h30m0s"}`, string(text))
 	var read Order
 	require.NoError(t, json.Unmarshal([]byte(`{"reason":"disk","verb":"fence","Actor":"eve","Role":3,"role":3,"node":"n"}`), &read))
@@ -103,8 +102,7 @@ func TestFromRun(t *testing.T) {
 			{Step: remediate.Held, Attempt: 1, Started: at.Add(time.Minute)},
 		},
 	}
-	body, err := json.Marshal(FromRun(run))
-	require.NoError(t, err)
+	body := must.Do(json.Marshal(FromRun(run)))(t)
 	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"ns/m-1","trigger":"Ready is Unknown",
 		"actor":"olaf (uid 4002)","result":"Held","reason":"PowerOffFailed","class":"transient","note":"the BMC reads On","started":"2026-01-01T00:00:00Z",
 		"steps":[{"step":"PowerOff","attempt":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z","note":"deadline"}]}`, string(body))
@@ -166,11 +164,10 @@ func TestResultOfEveryStep(t *testing.T) {
 }
 
 func TestStatusOfRun(t *testing.T) {
-	body, err := json.Marshal(StatusOfRun(remediate.Run{
+	body := must.Do(json.Marshal(StatusOfRun(remediate.Run{
 		ID: "r-1", Target: remediate.Target{Cluster: "prod", Node: "n-1"}, Step: remediate.PowerOff, Attempt: 1,
 		Started: at, StepStarted: at, Limits: remediate.Limits{OffDeadline: time.Minute},
-	}))
-	require.NoError(t, err)
+	})))(t)
 	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"","step":"PowerOff","attempt":1,
 		"started":"2026-01-01T00:00:00Z","deadline":"2026-01-01T00:01:00Z","reason":""}`, string(body))
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 )
@@ -37,10 +38,9 @@ func TestMain(m *testing.M) {
 // Machine that is no target is touched, or the BMC of a healthy host is asked.
 func TestMeasure(t *testing.T) {
 	dice.OnlyInSoak(t)
-	r, err := Measure(t.Context(), Options{
+	r := must.Do(Measure(t.Context(), Options{
 		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Settle: time.Second, Progress: t.Output(),
-	})
-	require.NoError(t, err)
+	}))(t)
 	for what, samples := range map[string][]time.Duration{"metal": r.Metal, "cloud": r.Cloud} {
 		require.Len(t, samples, 3, what)
 		for _, d := range samples {
@@ -105,10 +105,9 @@ func TestQuantile(t *testing.T) {
 }
 
 func TestParseCPU(t *testing.T) {
-	d, err := parseCPU("42 (a) b (c)) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 7 7 20 0 8 0 1 1 1")
-	require.NoError(t, err)
+	d := must.Do(parseCPU("42 (a) b (c)) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 7 7 20 0 8 0 1 1 1"))(t)
 	assert.Equal(t, 2*time.Second, d, "user and kernel time, not that of children")
-	_, err = parseCPU("42 (fenced) S 1")
+	_, err := parseCPU("42 (fenced) S 1")
 	assert.Error(t, err)
 	_, err = parseCPU("42 (fenced) S 1 42 42 0 -1 4194560 1 0 0 0 x 50 7")
 	assert.Error(t, err)
@@ -116,28 +115,25 @@ func TestParseCPU(t *testing.T) {
 
 func TestParseMemory(t *testing.T) {
 	status := []byte("Name:\tfenced\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
-	n, err := parseMemory(status, "VmRSS")
-	require.NoError(t, err)
+	n := must.Do(parseMemory(status, "VmRSS"))(t)
 	assert.EqualValues(t, 1<<20, n)
-	_, err = parseMemory(status, "VmSwap")
+	_, err := parseMemory(status, "VmSwap")
 	assert.ErrorContains(t, err, "VmSwap")
 }
 
 func TestOwnUsage(t *testing.T) {
-	p, err := startProcess(t.TempDir(), "busy", "/bin/sh", "-c", "while :; do :; done")
-	require.NoError(t, err)
+	p := must.Do(startProcess(t.TempDir(), "busy", "/bin/sh", "-c", "while :; do :; done"))(t)
 	defer p.stop()
 	var updates counter
 	updates.Store(7)
 	pace.Until(t, "CPU time of a busy loop, on a machine that others use, too", func() bool {
-		u, err := p.usage(t.Context(), time.Second, &updates)
-		require.NoError(t, err)
+		u := must.Do(p.usage(t.Context(), time.Second, &updates))(t)
 		assert.LessOrEqual(t, u.CPU, 1.5)
 		assert.Zero(t, u.Updates, "only those within the window count")
 		return u.CPU > 0
 	})
 	p.stop()
-	_, err = p.cpuTime()
+	_, err := p.cpuTime()
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -149,11 +145,9 @@ func TestSharesBetweenTwoInstants(t *testing.T) {
 		s.at = append(s.at, began.Add(time.Duration(i)*shareEvery))
 		s.times = append(s.times, cpuShares{time.Duration(i), time.Duration(10 * i), time.Duration(100 * i)})
 	}
-	used, err := s.measure(began.Add(shareEvery), began.Add(4*shareEvery-1))
-	require.NoError(t, err)
+	used := must.Do(s.measure(began.Add(shareEvery), began.Add(4*shareEvery-1)))(t)
 	assert.Equal(t, cpuShares{2, 20, 200}, used)
-	used, err = s.measure(began.Add(-time.Hour), began.Add(time.Hour))
-	require.NoError(t, err)
+	used = must.Do(s.measure(began.Add(-time.Hour), began.Add(time.Hour)))(t)
 	assert.Equal(t, cpuShares{4, 40, 400}, used)
 }
 
@@ -204,14 +198,11 @@ func TestDecoyAddresses(t *testing.T) {
 
 // What asks any healthy host's BMC is counted, and makes Measure fail.
 func TestDecoyCounts(t *testing.T) {
-	d, err := startDecoy(t.Context())
-	require.NoError(t, err)
+	d := must.Do(startDecoy(t.Context()))(t)
 	defer d.stop()
 	for _, number := range []int{0, 4999} {
-		conn, err := net.Dial("udp", strings.TrimPrefix(d.address(number), "ipmi://"))
-		require.NoError(t, err)
-		_, err = conn.Write([]byte("are you on?"))
-		require.NoError(t, err)
+		conn := must.Do(net.Dial("udp", strings.TrimPrefix(d.address(number), "ipmi://")))(t)
+		must.Do(conn.Write([]byte("are you on?")))(t)
 		require.NoError(t, conn.Close())
 	}
 	require.Eventually(t, func() bool { return d.asked.Load() == 2 }, time.Minute, 10*time.Millisecond)

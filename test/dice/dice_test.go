@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestSeed(t *testing.T) {
@@ -17,16 +18,13 @@ func TestSeed(t *testing.T) {
 		{"a seed again", "17", false, 17},
 		{"a seed of a soak again", "17", true, 17},
 	} {
-		got, err := choose(row.given, row.soak)
-		require.NoError(t, err)
+		got := must.Do(choose(row.given, row.soak))(t)
 		assert.Equal(t, row.want, got, row.name)
 	}
-	first, err := choose("", true)
-	require.NoError(t, err)
-	second, err := choose("", true)
-	require.NoError(t, err)
+	first := must.Do(choose("", true))(t)
+	second := must.Do(choose("", true))(t)
 	assert.NotEqual(t, first, second, "fresh") // the same once in 2^48
-	_, err = choose("x", false)
+	_, err := choose("x", false)
 	assert.ErrorContains(t, err, "FENCED_SEED")
 }
 

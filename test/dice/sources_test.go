@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 const root = "../.."
@@ -39,8 +41,7 @@ func TestNoOtherDice(t *testing.T) {
 	eachTestFile(t, func(path string, f *ast.File, set *token.FileSet) {
 		names := map[string]string{} // of the packages that it imports
 		for _, spec := range f.Imports {
-			p, err := strconv.Unquote(spec.Path.Value)
-			require.NoError(t, err)
+			p := must.Do(strconv.Unquote(spec.Path.Value))(t)
 			name := filepath.Base(strings.TrimSuffix(p, "/v2"))
 			if spec.Name != nil {
 				name = spec.Name.Name

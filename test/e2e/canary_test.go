@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -49,8 +50,7 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	secrets := canaries(t, s)
 	seen := watchCommands(ctx, d.PID())
 	enroll(ctx, t, s, "by-library")
@@ -68,20 +68,17 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 		{"bmc", "test", "refused"}, {"bmc", "test", "by-library"}, {"bmc", "audit", "refused-too"},
 		{"fence", "refused", "--reason", "test", "--yes"}, {"fence", "refused-too", "--reason", "test", "--yes", "--dry-run"},
 	} {
-		r, err := s.Fencectl(ctx, append(verb, "-o", "json")...)
-		require.NoError(t, err)
+		r := must.Do(s.Fencectl(ctx, append(verb, "-o", "json")...))(t)
 		require.NotEmpty(t, r.Stdout+r.Stderr)
 		places["fencectl "+strings.Join(verb, " ")] = r.Stdout + r.Stderr
 	}
 	places["the events"] = events(ctx, t, s)
-	_, err = d.Terminate(ctx)
-	require.NoError(t, err)
+	must.Do(d.Terminate(ctx))(t)
 	places["the command lines"] = seen()
 	require.Contains(t, places["the command lines"], "ipmitool", "what the daemon started was looked at")
 	places["the export"] = export(ctx, t, s)
 	for _, name := range written(t, s) {
-		data, err := os.ReadFile(name)
-		require.NoError(t, err)
+		data := must.Do(os.ReadFile(name))(t)
 		places[name] = string(data)
 	}
 	for _, name := range []string{"fenced.log", "state.db", "audit.jsonl"} {
@@ -105,12 +102,10 @@ func canaries(t *testing.T, s *scene.Scene) map[string]string {
 		all[what+" in hexadecimal digits"] = hex.EncodeToString([]byte(secret))
 		all[what+" in a URL"] = url.UserPassword(scene.User, secret).String()
 	}
-	configuration, err := os.ReadFile(s.Config())
-	require.NoError(t, err)
+	configuration := must.Do(os.ReadFile(s.Config()))(t)
 	path := regexp.MustCompile(`kubeconfig: (\S+),`).FindSubmatch(configuration)
 	require.NotNil(t, path)
-	text, err := os.ReadFile(string(path[1]))
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(string(path[1])))(t)
 	var kubeconfig struct {
 		Users []struct {
 			User struct {
@@ -180,13 +175,11 @@ func family(pid int) []int {
 // export is the whole state, as it is moved to another store.
 func export(ctx context.Context, t *testing.T, s *scene.Scene) string {
 	t.Helper()
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	file := filepath.Join(t.TempDir(), "export")
 	text, err := exec.CommandContext(ctx, programs.Fenced, "--config", s.Config(), "--export", file).CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(file))(t)
 	require.Contains(t, string(data), "by-ipmi")
 	return string(data)
 }
@@ -204,8 +197,7 @@ func events(ctx context.Context, t *testing.T, s *scene.Scene) string {
 		while *= 2
 		ctx, cancel := context.WithTimeout(ctx, while)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fenced/v1/events?after=0", nil)
-		require.NoError(t, err)
+		req := must.Do(http.NewRequestWithContext(ctx, http.MethodGet, "http://fenced/v1/events?after=0", nil))(t)
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Log(err)
@@ -222,10 +214,8 @@ func events(ctx context.Context, t *testing.T, s *scene.Scene) string {
 // get reads an answer until it ends or ctx does.
 func get(ctx context.Context, t *testing.T, by http.RoundTripper, address string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	require.NoError(t, err)
-	resp, err := by.RoundTrip(req)
-	require.NoError(t, err)
+	req := must.Do(http.NewRequestWithContext(ctx, http.MethodGet, address, nil))(t)
+	resp := must.Do(by.RoundTrip(req))(t)
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body) // a stream ends with ctx
 	require.NotEmpty(t, body)
@@ -238,8 +228,7 @@ func written(t *testing.T, s *scene.Scene) []string {
 	dir := filepath.Dir(s.Config())
 	var all []string
 	for _, pattern := range []string{"fenced.log", "state.db*", "audit.jsonl*"} {
-		names, err := filepath.Glob(filepath.Join(dir, pattern))
-		require.NoError(t, err)
+		names := must.Do(filepath.Glob(filepath.Join(dir, pattern)))(t)
 		all = append(all, names...)
 	}
 	return all
@@ -277,10 +266,8 @@ func TestSupportBundleHoldsNoSecret(t *testing.T) {
 	secrets["the key of the etcd"] = keyLine(t, etcd.Key())
 	addToken(t, s)
 
-	programs, err := builds()
-	require.NoError(t, err)
-	d, err := s.Launch(programs.Fenced, "CREDENTIALS_DIRECTORY="+credentials)
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
+	d := must.Do(s.Launch(programs.Fenced, "CREDENTIALS_DIRECTORY="+credentials))(t)
 	require.NoError(t, s.WaitSocket(ctx, d))
 	for _, name := range []string{"by-ipmi", "by-redfish", "refused", "by-credential"} {
 		s.Worker(name).Kubelet.Hang()
@@ -303,8 +290,7 @@ func TestSupportBundleHoldsNoSecret(t *testing.T) {
 	}
 	assert.NotContains(t, parts["MANIFEST"], "json: not read")
 
-	_, err = d.Terminate(ctx)
-	require.NoError(t, err)
+	must.Do(d.Terminate(ctx))(t)
 	parts = supportBundle(ctx, t, s, secrets)
 	requireNoSecret(t, parts, secrets)
 	assert.Contains(t, parts["MANIFEST"], "the daemon did not answer, so its parts are missing")
@@ -325,12 +311,10 @@ func put(t *testing.T, s *scene.Scene, name, text string) string {
 // addToken gives the kubeconfig another user, whom nobody uses, with a token.
 func addToken(t *testing.T, s *scene.Scene) {
 	t.Helper()
-	configuration, err := os.ReadFile(s.Config())
-	require.NoError(t, err)
+	configuration := must.Do(os.ReadFile(s.Config()))(t)
 	path := regexp.MustCompile(`kubeconfig: (\S+),`).FindSubmatch(configuration)
 	require.NotNil(t, path)
-	text, err := os.ReadFile(string(path[1]))
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(string(path[1])))(t)
 	users := []byte("users:\n")
 	require.Equal(t, 1, bytes.Count(text, users))
 	text = bytes.Replace(text, users, []byte("users:\n- name: nobody\n  user:\n    token: "+tokenCanary+"\n"), 1)
@@ -340,8 +324,7 @@ func addToken(t *testing.T, s *scene.Scene) {
 // keyLine is a line of a private key.
 func keyLine(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(file))(t)
 	require.Contains(t, string(text), "PRIVATE KEY-----\n")
 	return strings.Split(string(text), "\n")[1]
 }
@@ -351,34 +334,29 @@ func keyLine(t *testing.T, file string) string {
 func supportBundle(ctx context.Context, t *testing.T, s *scene.Scene, secrets map[string]string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	log, err := os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "fenced.log"))
-	require.NoError(t, err)
+	log := must.Do(os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "fenced.log")))(t)
 	for _, secret := range secrets {
 		log = fmt.Appendf(log, "sent password=%s to https://fence:%s@192.0.2.1/\n-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n", secret, secret, secret)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "journal"), log, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "journalctl"), []byte("#!/bin/sh\ncat "+dir+"/journal\n"), 0o700))
 
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	file := filepath.Join(dir, "bundle.tar.gz")
 	cmd := exec.CommandContext(ctx, programs.Fencectl, "--socket", s.Socket(), "support-bundle", "-o", file, "--config", s.Config())
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", said)
-	archive, err := os.ReadFile(file)
-	require.NoError(t, err)
+	archive := must.Do(os.ReadFile(file))(t)
 	parts := map[string]string{"": string(archive) + string(said)}
-	zip, err := gzip.NewReader(bytes.NewReader(archive))
-	require.NoError(t, err)
+	zip := must.Do(gzip.NewReader(bytes.NewReader(archive)))(t)
 	for members := tar.NewReader(zip); ; {
 		h, err := members.Next()
 		if errors.Is(err, io.EOF) {
 			return parts
 		}
 		require.NoError(t, err)
-		text, err := io.ReadAll(members)
-		require.NoError(t, err)
+		text := must.Do(io.ReadAll(members))(t)
 		parts[strings.TrimPrefix(h.Name, "fenced-support/")] = h.Name + "\n" + string(text)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -53,8 +54,7 @@ func TestClusterAPIOnTwoAPIs(t *testing.T) {
 	require.NoError(t, s.Management.CreateNamespace(ctx, "capi-system"))
 	manager := rig.Lease{Namespace: "capi-system", Name: "controller-leader-election-capi", Holder: "manager-0", Duration: 10 * time.Minute}
 	require.NoError(t, s.Management.PutLease(ctx, manager))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	for _, name := range []string{"hung", "cloud-1", "master-1"} {
 		s.Worker(name).Kubelet.Hang()
 	}
@@ -65,12 +65,10 @@ func TestClusterAPIOnTwoAPIs(t *testing.T) {
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	for _, other := range s.Workers {
-		d, err := s.Management.NodeDeletions(other.Name)
-		require.NoError(t, err)
+		d := must.Do(s.Management.NodeDeletions(other.Name))(t)
 		assert.Empty(t, d, "deletions of Node %s on the management API", other.Name)
 	}
-	host, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	require.NoError(t, err)
+	host := must.Do(s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{}))(t)
 	assert.NotContains(t, host.GetAnnotations(), "reboot.metal3.io/fenced", "the host is not held off")
 	requireNotAsked(ctx, t, s, "healthy")
 
@@ -131,8 +129,7 @@ func conditionIn(obj *unstructured.Unstructured, kind string, path ...string) st
 
 func ofClusterAPI(ctx context.Context, t *testing.T, s *scene.Scene, plural, name string) *unstructured.Unstructured {
 	t.Helper()
-	obj, err := s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	obj := must.Do(s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 	return obj
 }
 
@@ -164,8 +161,7 @@ func requireMarkedOnce(t *testing.T, s *scene.Scene) {
 	}
 	assert.LessOrEqual(t, patches["healthy"], 1, "writes to healthy")
 	for _, w := range s.Workers {
-		d, err := s.Management.Deletions("machines", w.Name)
-		require.NoError(t, err)
+		d := must.Do(s.Management.Deletions("machines", w.Name))(t)
 		assert.Empty(t, d, "deletions of Machine %s", w.Name)
 	}
 }
@@ -224,8 +220,7 @@ func managerMayAsk(ctx context.Context, t *testing.T, s *scene.Scene) bool {
 // machineOf is the Machine of a Node that has one.
 func machineOf(ctx context.Context, t *testing.T, s *scene.Scene, node string) *unstructured.Unstructured {
 	t.Helper()
-	m, err := s.MachineOf(ctx, node)
-	require.NoError(t, err)
+	m := must.Do(s.MachineOf(ctx, node))(t)
 	require.NotEmpty(t, m.Object, "a Machine has Node %s", node)
 	return m
 }
@@ -234,8 +229,7 @@ func machineOf(ctx context.Context, t *testing.T, s *scene.Scene, node string) *
 func awaitMachine(ctx context.Context, t *testing.T, s *scene.Scene, node string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		m, err := s.MachineOf(ctx, node)
-		require.NoError(t, err)
+		m := must.Do(s.MachineOf(ctx, node))(t)
 		phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
 		return phase == "Running"
 	}, patience, 200*time.Millisecond, "a Machine on host %s", node)
@@ -262,8 +256,7 @@ func change(ctx context.Context, t *testing.T, s *scene.Scene, plural, name, pat
 // requireNoRequests checks that nobody has made a request, also none that is gone again.
 func requireNoRequests(ctx context.Context, t *testing.T, s *scene.Scene) {
 	t.Helper()
-	list, err := s.Management.Dynamic().Resource(requestResource).Namespace(rig.Namespace).List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
+	list := must.Do(s.Management.Dynamic().Resource(requestResource).Namespace(rig.Namespace).List(ctx, metav1.ListOptions{}))(t)
 	require.Empty(t, list.Items)
 	require.Empty(t, writes(t, s.Management, "fencedremediations"))
 }
@@ -283,8 +276,7 @@ func TestClusterAPIHandedOverByItsManager(t *testing.T) {
 		awaitCondition(ctx, t, s, "machinehealthchecks", check, "Paused", "True")
 	}
 	lost, kept := machineOf(ctx, t, s, "cloud-1"), machineOf(ctx, t, s, "hung")
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	checks := covered(ctx, t, s, 0)
 	assert.Equal(t, []string{"Active", "Active"}, []string{checks["cloud"].State, checks["metal"].State})
 	s.Worker("cloud-1").Kubelet.Hang()
@@ -301,8 +293,7 @@ func TestClusterAPIHandedOverByItsManager(t *testing.T) {
 		gone, err := s.Management.Deletions("machines", lost.GetName())
 		return err == nil && len(gone) == 1 && gone[0].User == clusterAPIManager
 	}, patience, 200*time.Millisecond, "the manager deletes the Machine, once")
-	d, err := s.Cluster.NodeDeletions("cloud-1")
-	require.NoError(t, err)
+	d := must.Do(s.Cluster.NodeDeletions("cloud-1"))(t)
 	for _, each := range d {
 		assert.NotEqual(t, rig.FencedUser, each.User, "a Node whose host was not switched off")
 	}
@@ -324,8 +315,7 @@ func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	ctx := within(t)
 	require.NoError(t, s.Management.Apply(ctx, soon(t, "cluster-api")))
 	awaitCondition(ctx, t, s, "machinehealthchecks", "metal", "RemediationAllowed", "True")
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireNoRequests(ctx, t, s)
 	w, q := s.Worker("hung"), requester{s.Management}
 	m := machineOf(ctx, t, s, w.Name)
@@ -349,8 +339,7 @@ func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	q.awaitGone(ctx, t, m.GetName())
-	gone, err := s.Management.Deletions("fencedremediations", m.GetName())
-	require.NoError(t, err)
+	gone := must.Do(s.Management.Deletions("fencedremediations", m.GetName()))(t)
 	require.NotEmpty(t, gone)
 	for _, each := range gone {
 		assert.Equal(t, clusterAPIManager, each.User)
@@ -370,8 +359,7 @@ func TestClusterAPIManagerReplacesWhatStaysOff(t *testing.T) {
 	}})
 	ctx := within(t)
 	require.NoError(t, s.Management.Apply(ctx, soon(t, "cluster-api")))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w, q := s.Worker("broken"), requester{s.Management}
 	m := machineOf(ctx, t, s, w.Name)
 	ignoreOn(w, true)
@@ -381,8 +369,7 @@ func TestClusterAPIManagerReplacesWhatStaysOff(t *testing.T) {
 	assert.Equal(t, []string{wire.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
 	awaitMachine(ctx, t, s, "spare")
 	q.awaitGone(ctx, t, m.GetName())
-	gone, err := s.Management.Deletions("machines", m.GetName())
-	require.NoError(t, err)
+	gone := must.Do(s.Management.Deletions("machines", m.GetName()))(t)
 	require.Len(t, gone, 1)
 	assert.Equal(t, clusterAPIManager, gone[0].User)
 	requireOneDeletion(t, s, w)
@@ -402,12 +389,10 @@ func TestClusterAPIManagerAndFencedStopTogether(t *testing.T) {
 	awaitCondition(ctx, t, s, "machinehealthchecks", "metal", "RemediationAllowed", "True")
 	change(ctx, t, s, "clusters", scene.ClusterName, `{"spec":{"paused":true}}`)
 	awaitCondition(ctx, t, s, "machinehealthchecks", "metal", "Paused", "True")
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	for _, name := range []string{"hung", "second"} {
 		s.Worker(name).Kubelet.Hang()
-		_, err = s.Cluster.WaitNode(ctx, name, unknown)
-		require.NoError(t, err)
+		must.Do(s.Cluster.WaitNode(ctx, name, unknown))(t)
 	}
 	quiet := func(code string) {
 		awaitRefusal(ctx, t, s, "hung", code)
@@ -461,21 +446,18 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	})
 	ctx := within(t)
 	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift-cloud")))
-	machine, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, "owned", metav1.GetOptions{})
-	require.NoError(t, err)
+	machine := must.Do(s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, "owned", metav1.GetOptions{}))(t)
 	for _, name := range []string{"owned", "orphan", "master", "cloud-1", "cloud-2", "metal-1", "metal-2"} {
 		s.Worker(name).Kubelet.Hang()
 	}
 	// The controllers come last, and when the timeout of all is over, so that they never see a storm begin
 	// with its first host.
 	for _, name := range []string{"cloud-1", "cloud-2", "metal-1", "metal-2"} {
-		_, err := s.Cluster.WaitNode(ctx, name, unknown)
-		require.NoError(t, err)
+		must.Do(s.Cluster.WaitNode(ctx, name, unknown))(t)
 	}
 	time.Sleep(4 * time.Second)
 	require.NoError(t, s.RunHealthChecks(ctx))
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 
 	require.Eventually(t, func() bool {
 		d, err := s.Cluster.Deletions("machines", "owned")
@@ -499,8 +481,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	}, patience, 200*time.Millisecond)
 	time.Sleep(3 * time.Second) // what should not happen has time to
 
-	d, err := s.Cluster.Deletions("machines", "owned")
-	require.NoError(t, err)
+	d := must.Do(s.Cluster.Deletions("machines", "owned"))(t)
 	require.Len(t, d, 1)
 	assert.Equal(t, rig.FencedUser, d[0].User)
 	assert.Equal(t, string(machine.GetUID()), d[0].UID, "the UID precondition")
@@ -509,8 +490,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 		if w.Name == "owned" {
 			continue
 		}
-		d, err := s.Cluster.Deletions("machines", w.Name)
-		require.NoError(t, err)
+		d := must.Do(s.Cluster.Deletions("machines", w.Name))(t)
 		assert.Empty(t, d, "deletions of Machine %s", w.Name)
 		if w.BMC != nil {
 			assert.True(t, w.BMC.Power(), "%s is on", w.Name)

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 	"github.com/fenced/fenced/test/rig"
@@ -131,8 +132,7 @@ func result(want string) func(wire.RunRecord) bool {
 // requireBack checks that a Node is another than before, and has all it wore.
 func requireBack(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
-	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	n := must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	assert.NotEqual(t, w.Registered.UID, n.UID, "a new Node registered")
 	assert.NotEqual(t, w.Registered.Status.NodeInfo.BootID, n.Status.NodeInfo.BootID)
 	assert.Empty(t, w.Undressed(n), "all that the Node wore is back")
@@ -141,8 +141,7 @@ func requireBack(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wor
 // requireOneDeletion gives the one deletion of a Node in the audit log.
 func requireOneDeletion(t *testing.T, s *scene.Scene, w *scene.Worker) rig.Deletion {
 	t.Helper()
-	d, err := s.Cluster.NodeDeletions(w.Name)
-	require.NoError(t, err)
+	d := must.Do(s.Cluster.NodeDeletions(w.Name))(t)
 	require.Len(t, d, 1, "deletions of Node %s in the API server's audit log", w.Name)
 	assert.Equal(t, rig.FencedUser, d[0].User)
 	assert.Equal(t, string(w.Registered.UID), d[0].UID, "the UID precondition")
@@ -152,16 +151,14 @@ func requireOneDeletion(t *testing.T, s *scene.Scene, w *scene.Worker) rig.Delet
 
 func requireNoDeletion(t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
-	d, err := s.Cluster.NodeDeletions(w.Name)
-	require.NoError(t, err)
+	d := must.Do(s.Cluster.NodeDeletions(w.Name))(t)
 	require.Empty(t, d, "deletions of Node %s in the API server's audit log", w.Name)
 }
 
 // untouched checks that a worker that nothing happened to is the same as before.
 func untouched(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
-	n, err := s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return n != nil })
-	require.NoError(t, err)
+	n := must.Do(s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return n != nil }))(t)
 	assert.Equal(t, w.Registered.UID, n.UID)
 	assert.Empty(t, w.Undressed(n))
 	requireNoDeletion(t, s, w)
@@ -322,8 +319,7 @@ type write struct{ verb, resource, subresource, name string }
 // writes are those of fenced to one resource of one API server, in order.
 func writes(t *testing.T, c *rig.ControlPlane, resource string) []write {
 	t.Helper()
-	log, err := c.AuditLog()
-	require.NoError(t, err)
+	log := must.Do(c.AuditLog())(t)
 	var found []write
 	for line := range bytes.Lines(log) {
 		var e struct {
@@ -355,8 +351,7 @@ func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused st
 	t.Helper()
 	var last scene.Result
 	for ctx.Err() == nil {
-		r, err := s.Fencectl(ctx, "plan", "-o", "json")
-		require.NoError(t, err)
+		r := must.Do(s.Fencectl(ctx, "plan", "-o", "json"))(t)
 		last = r
 		var p wire.Plan
 		if r.Exit == 0 || r.Exit == 2 {
@@ -419,8 +414,7 @@ type taintWatch struct{ seen chan time.Time }
 // watchTaint watches a Node until the test ends.
 func watchTaint(t *testing.T, s *scene.Scene, w *scene.Worker) *taintWatch {
 	t.Helper()
-	events, err := s.Cluster.Client().CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})
-	require.NoError(t, err)
+	events := must.Do(s.Cluster.Client().CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name}))(t)
 	tw := &taintWatch{seen: make(chan time.Time, 1)}
 	done := make(chan struct{})
 	go func() {
@@ -463,8 +457,7 @@ func outOfService(n *corev1.Node) bool {
 // with all it wore and without the taint that fenced it.
 func requireRebooted(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
-	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	n := must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	assert.Equal(t, w.Registered.UID, n.UID, "the same Node")
 	assert.NotEqual(t, w.Registered.Status.NodeInfo.BootID, n.Status.NodeInfo.BootID)
 	assert.Empty(t, w.Undressed(n), "all that the Node wore is there")

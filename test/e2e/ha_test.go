@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -108,8 +109,7 @@ func TestTwoStoresAreTwoFencers(t *testing.T) {
 	first.awaitDone(ctx, t, w)
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	seen, err := second.client.NodeTimeline(ctx, scene.ClusterName, w.Name)
-	require.NoError(t, err)
+	seen := must.Do(second.client.NodeTimeline(ctx, scene.ClusterName, w.Name))(t)
 	assert.Empty(t, seen.Value.Runs, "the second one began nothing")
 	text, exit = second.fencectl(ctx, t, "fence", "healthy", "--reason", "test", "--yes")
 	assert.Equal(t, 3, exit, text)
@@ -149,8 +149,7 @@ func TestEtcdQuorumLostInMidRun(t *testing.T) {
 		return false
 	})
 	time.Sleep(2 * time.Second) // it could begin now
-	x, err := only.client.Explain(ctx, scene.ClusterName, later.Name)
-	require.NoError(t, err)
+	x := must.Do(only.client.Explain(ctx, scene.ClusterName, later.Name))(t)
 	assert.Equal(t, "NotOwner", x.Value.Refused)
 	only.openRun(ctx, t, w)
 	offs, ons := switched(t, w)
@@ -193,21 +192,18 @@ type peer struct {
 // launchPeer starts a fenced by the name beside others; env says where its state is.
 func launchPeer(t *testing.T, s *scene.Scene, name string, env ...string) *peer {
 	t.Helper()
-	dir, err := os.MkdirTemp(filepath.Dir(s.Config()), name+"-")
-	require.NoError(t, err)
+	dir := must.Do(os.MkdirTemp(filepath.Dir(s.Config()), name+"-"))(t)
 	own := []string{"INSTANCE=" + name, "CONTROL_SOCKET=" + filepath.Join(dir, "sock"), "CONTROL_PAUSEFILE=" + filepath.Join(dir, "paused"),
 		"AUDIT_PATH=" + filepath.Join(dir, "audit.jsonl"), "STATE_PATH=" + filepath.Join(dir, "state.db")}
 	var all []string
 	for _, kv := range append(own, env...) {
 		all = append(all, "FENCED_"+kv)
 	}
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	p := &peer{name: name, socket: filepath.Join(dir, "sock")}
 	p.client = api.New(p.socket)
 	p.start = func() *peer {
-		d, err := s.Launch(programs.Fenced, all...)
-		require.NoError(t, err)
+		d := must.Do(s.Launch(programs.Fenced, all...))(t)
 		t.Cleanup(func() { // before the etcd that it may use goes
 			select {
 			case <-d.Done():
@@ -226,8 +222,7 @@ func launchPeer(t *testing.T, s *scene.Scene, name string, env ...string) *peer 
 // makes a fenced use it.
 func shareEtcd(t *testing.T, s *scene.Scene) (*rig.EtcdCluster, []string) {
 	t.Helper()
-	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{TLS: true, Dir: filepath.Dir(s.Config())})
-	require.NoError(t, err)
+	c := must.Do(rig.StartEtcd(t.Context(), rig.EtcdOptions{TLS: true, Dir: filepath.Dir(s.Config())}))(t)
 	t.Cleanup(func() {
 		if !assert.NoError(t, c.Died()) || t.Failed() {
 			c.KeepLogs()
@@ -322,8 +317,7 @@ func (p *peer) awaitDone(ctx context.Context, t *testing.T, w *scene.Worker) wir
 // fencectl runs the built one against this peer.
 func (p *peer) fencectl(ctx context.Context, t *testing.T, args ...string) (out string, exit int) {
 	t.Helper()
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	cmd := exec.CommandContext(ctx, programs.Fencectl, append([]string{"--socket", p.socket}, args...)...)
 	text, err := cmd.CombinedOutput()
 	require.GreaterOrEqual(t, cmd.ProcessState.ExitCode(), 0, err)
@@ -368,16 +362,14 @@ func TestRollingReloadInMidRun(t *testing.T) {
 	put(t, s, "conf.d/rolling.yaml", "guards: {maxInFlight: 1}\n")
 	put(t, s, "hosts.d/spare.yaml", "hosts: [{node: spare, bmc: {address: \"ipmi://127.0.0.1:1\", username: fence, passwordFile: password}}]\n")
 	for _, p := range []*peer{standby, owner} {
-		said, err := reload(p)
-		require.NoError(t, err)
+		said := must.Do(reload(p))(t)
 		assert.Equal(t, "reloaded: took in guards.maxInFlight, hosts.d (added scene/spare)", said)
 		now := owner.awaitCluster(ctx, t, "it acts", acting)
 		assert.Equal(t, before.Epoch, now.Epoch, "the cluster has changed its owner")
 		assert.Equal(t, run.ID, owner.openRun(ctx, t, w).ID)
 	}
 
-	files, err := os.ReadFile(s.Config())
-	require.NoError(t, err)
+	files := must.Do(os.ReadFile(s.Config()))(t)
 	renamed := strings.Replace(string(files), "{name: "+scene.ClusterName+",", "{name: renamed,", 1)
 	require.NotEqual(t, string(files), renamed)
 	require.NoError(t, os.WriteFile(s.Config(), []byte(renamed), 0o600))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -121,8 +122,7 @@ func reboot(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) 
 	require.NoError(t, w.BMC.SetPower(false))
 	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, patience, 50*time.Millisecond, "%s has no power", w.Name)
 	require.NoError(t, w.BMC.SetPower(true))
-	_, err := s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue })
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue }))(t)
 }
 
 // awaitDisabled waits until a check is Disabled for this reason.
@@ -152,11 +152,9 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 	ctx := within(t)
 	require.NoError(t, s.Management.InstallCRDs(ctx, rig.Metal3Remediation))
 	require.NoError(t, s.Management.ApplyConfig(ctx, "kubernetes/templates.yaml"))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	awaitDisabled(ctx, t, s, "metal", "there is no Metal3RemediationTemplate of infrastructure.cluster.x-k8s.io/v1beta1 "+rig.Namespace+"/other")
-	_, err = s.Management.CreateTemplate(ctx, "other")
-	require.NoError(t, err)
+	must.Do(s.Management.CreateTemplate(ctx, "other"))(t)
 
 	w, p := s.Worker("hung"), provider{on: s.Management, kind: rig.RemediationResource}
 	w.Kubelet.Hang()
@@ -164,8 +162,7 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 	assert.Equal(t, "other", obj.GetAnnotations()["cluster.x-k8s.io/cloned-from-name"])
 	assert.Equal(t, "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io", obj.GetAnnotations()["cluster.x-k8s.io/cloned-from-groupkind"])
 	assert.Equal(t, scene.ClusterName, obj.GetLabels()["cluster.x-k8s.io/cluster-name"])
-	m, err := s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	require.NoError(t, err)
+	m := must.Do(s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{}))(t)
 	assert.Equal(t, []metav1.OwnerReference{{APIVersion: m.GetAPIVersion(), Kind: "Machine", Name: w.Name, UID: m.GetUID()}}, obj.GetOwnerReferences())
 	limit, _, _ := unstructured.NestedInt64(obj.Object, "spec", "strategy", "retryLimit")
 	assert.Equal(t, int64(1), limit, "the spec of the template")
@@ -194,8 +191,7 @@ func TestFencePolicyWithTemplates(t *testing.T) {
 	template(ctx, t, s.Cluster, deleteRequests.GroupVersion().String(), "MachineDeletionRemediationTemplate", "delete")
 	require.NoError(t, s.Cluster.Apply(ctx, []byte("apiVersion: "+rebootRequests.GroupVersion().String()+
 		"\nkind: SelfNodeRemediation\nmetadata: {name: taken, namespace: "+rig.Namespace+"}\n")))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	awaitDisabled(ctx, t, s, "racks", "configs/kubernetes/templates.yaml")
 	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
 
@@ -228,8 +224,7 @@ func watchLifetimes(ctx context.Context, t *testing.T, all ...provider) *lifetim
 	t.Helper()
 	l := &lifetimes{list: map[string][2]uint64{}}
 	for _, p := range all {
-		w, err := p.requests().Watch(ctx, metav1.ListOptions{})
-		require.NoError(t, err)
+		w := must.Do(p.requests().Watch(ctx, metav1.ListOptions{}))(t)
 		t.Cleanup(w.Stop)
 		go func() {
 			for ev := range w.ResultChan() {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -26,8 +27,7 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 		Set:     []string{"power.offDeadline=20s"},
 	})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("crowded")
 	b := goBMC(t, w)
 	var most atomic.Int64
@@ -35,12 +35,10 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 
 	w.Kubelet.Hang()
 	awaitOff(t, w)
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	for i := range 8 {
 		d.Kill()
-		d, err = s.Launch(programs.Fenced)
-		require.NoError(t, err)
+		d = must.Do(s.Launch(programs.Fenced))(t)
 		time.Sleep(2500 * time.Millisecond) // eight kills in twenty seconds
 		if i == 0 {                         // it may open one more; those after it wait
 			require.Eventually(t, func() bool { return most.Load() >= 2 }, patience, 50*time.Millisecond, "a killed daemon leaves its session behind")
@@ -66,8 +64,7 @@ func TestRackWithoutPower(t *testing.T) {
 		Set:    []string{"power.offDeadline=15s", "power.retryInterval=5s"},
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	rack := []*scene.Worker{s.Worker("fenced"), s.Worker("rack-ipmi"), s.Worker("rack-redfish")}
 
 	rack[0].Kubelet.Hang()
@@ -102,8 +99,7 @@ func TestHostRepairedAfterTheLastAttempt(t *testing.T) {
 		Set:     []string{"guards.maxAttempts=1", "power.nodeReadyTimeout=20s"},
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("broken")
 	w.Kubelet.Hang()
 	w.Break()
@@ -166,8 +162,7 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 		BootDelay: 20 * time.Second,
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	silent, password := s.Worker("silent"), s.Worker("password")
 
 	silent.Kubelet.Hang()
@@ -211,15 +206,13 @@ func TestRightThatIsGivenBack(t *testing.T) {
 	})
 	ctx := within(t)
 	giveBack := forbidDeletion(ctx, t, s)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("forbidden")
 	w.Kubelet.Hang()
 	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
 	assert.Contains(t, []string{"APIForbidden", "IsolationFailed"}, r.Reason)
 	require.Eventually(t, w.BMC.Power, patience, 100*time.Millisecond, "the host is brought back")
-	_, err = s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	w.Kubelet.Hang() // otherwise the run would end: the host works
 	offs := goBMC(t, w).Counts().Off
 	time.Sleep(20 * time.Second)
@@ -236,8 +229,7 @@ func TestRightThatIsGivenBack(t *testing.T) {
 func forbidDeletion(ctx context.Context, t *testing.T, s *scene.Scene) (giveBack func()) {
 	t.Helper()
 	roles := s.Cluster.Client().RbacV1().ClusterRoles()
-	role, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
-	require.NoError(t, err)
+	role := must.Do(roles.Get(ctx, "fenced", metav1.GetOptions{}))(t)
 	all := role.DeepCopy()
 	for i := range role.Rules {
 		for _, kind := range role.Rules[i].Resources {
@@ -246,14 +238,11 @@ func forbidDeletion(ctx context.Context, t *testing.T, s *scene.Scene) (giveBack
 			}
 		}
 	}
-	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
 	return func() {
-		now, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
-		require.NoError(t, err)
+		now := must.Do(roles.Get(ctx, "fenced", metav1.GetOptions{}))(t)
 		now.Rules = all.Rules
-		_, err = roles.Update(ctx, now, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		must.Do(roles.Update(ctx, now, metav1.UpdateOptions{}))(t)
 	}
 }
 
@@ -261,6 +250,5 @@ func forbidDeletion(ctx context.Context, t *testing.T, s *scene.Scene) (giveBack
 func setPassword(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker, password string) {
 	t.Helper()
 	patch := []byte(`{"stringData":{"password":"` + password + `"}}`)
-	_, err := s.Management.Client().CoreV1().Secrets(rig.Namespace).Patch(ctx, w.Name+"-bmc", types.MergePatchType, patch, metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(s.Management.Client().CoreV1().Secrets(rig.Namespace).Patch(ctx, w.Name+"-bmc", types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -48,12 +49,10 @@ func TestPowerOfAnotherIsNotTouched(t *testing.T) {
 	s := set(t, o)
 	ctx := within(t)
 	pointAt(ctx, t, s, "alias", "ipmi://"+s.Worker("owner").BMC.Addr()) // not the address that owner's entry has
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	for _, name := range []string{"owner", "swapped-a", "swapped-b", "alias"} { // nobody may ask the other two
-		_, err := s.BMCs(ctx, "test", name)
-		require.NoError(t, err)
+		must.Do(s.BMCs(ctx, "test", name))(t)
 	}
 	fencectl(ctx, t, s, 3, "bmc", "test", "twice-a")
 	list := fencectl(ctx, t, s, 2, "bmc", "list", "-o", "wide")
@@ -94,8 +93,7 @@ func TestBareMetalHostThatMoves(t *testing.T) {
 		{Name: "moved", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	fencectl(ctx, t, s, 0, "bmc", "test", "moved") // what the health check would do in a minute
 	w := s.Worker("moved")
@@ -104,8 +102,7 @@ func TestBareMetalHostThatMoves(t *testing.T) {
 	x := awaitRefusal(ctx, t, s, w.Name, "AddressChanged")
 	assert.Nil(t, x.Run)
 	d.Kill()
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	awaitRefusal(ctx, t, s, w.Name, "AddressChanged")
 	r := fencectl(ctx, t, s, 3, "fence", w.Name, "--reason", "test", "--yes")
 	assert.Contains(t, r.Stderr, "AddressChanged", "people are bound, too")
@@ -125,8 +122,7 @@ func TestBareMetalHostThatMoves(t *testing.T) {
 func pointAt(ctx context.Context, t *testing.T, s *scene.Scene, name, address string) {
 	t.Helper()
 	patch := []byte(`{"spec":{"bmc":{"address":"` + address + `"}}}`)
-	_, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 }
 
 // lineOf is the line of a table that begins with a node's name.
@@ -151,8 +147,7 @@ func TestForeignBareMetalHosts(t *testing.T) { // I9, I10
 		},
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	pinned, listed := s.Worker("pinned"), s.Worker("listed")
 	fencectl(ctx, t, s, 0, "bmc", "test", pinned.Name) // what the health check would do in ten seconds
@@ -165,8 +160,7 @@ func TestForeignBareMetalHosts(t *testing.T) { // I9, I10
 		{Name: "rival-1", Address: pinned.Service.BMCAddress(), SkipVerify: true, User: scene.User, Password: scene.WrongPassword},
 		{Name: "rival-2", Address: listed.Address(), User: scene.User, Password: scene.WrongPassword},
 	} {
-		_, err := s.Management.CreateHost(ctx, h)
-		require.NoError(t, err)
+		must.Do(s.Management.CreateHost(ctx, h))(t)
 	}
 	refused := map[string]string{"thief": "SecretShared", "plain": "InvalidHost", "rival-1": "DuplicateHost", "rival-2": "DuplicateHost"}
 	for name := range refused {
@@ -227,9 +221,8 @@ func nameHost(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
 	t.Helper()
 	at := rig.Namespace + "/" + name
 	patch := strings.NewReplacer("AT", at).Replace(`{"metadata":{"annotations":{"metal3.io/BareMetalHost":"AT"}},"spec":{"providerID":"baremetalhost:///AT"}}`)
-	_, err := s.Management.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).
-		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(s.Management.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).
+		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 }
 
 // A BareMetalHost leads to no address of this host unless the configuration says so,
@@ -243,12 +236,10 @@ func TestBareMetalHostLeadsNowhereNear(t *testing.T) { // I10
 	ctx := within(t)
 	trap := newTrap(t)
 	for name, address := range map[string]string{"near": trap.https, "by-name": strings.Replace(trap.https, "127.0.0.1", "localhost", 1)} {
-		_, err := s.Management.CreateHost(ctx, rig.Host{Name: name, Address: address, SkipVerify: true, User: scene.User, Password: scene.Password})
-		require.NoError(t, err)
+		must.Do(s.Management.CreateHost(ctx, rig.Host{Name: name, Address: address, SkipVerify: true, User: scene.User, Password: scene.Password}))(t)
 		nameHost(ctx, t, s, name)
 	}
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	awaitListed(ctx, t, s, "near", "InvalidHost")
 	assert.Contains(t, fencectl(ctx, t, s, 3, "bmc", "test", "near").Stderr, "bmcNetworks")
@@ -266,8 +257,7 @@ func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 		{Name: "doubled", Protocol: scene.IPMI}, {Name: "victim", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	before, during, doubled, victim := s.Worker("before"), s.Worker("during"), s.Worker("doubled"), s.Worker("victim")
 	at, asked := decoy(t, victim)
@@ -277,8 +267,7 @@ func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 	home := addressOf(ctx, t, s, during.Name)
 
 	pointAt(ctx, t, s, before.Name, at)
-	forged, err := s.Cluster.CreateNode(ctx, rig.Node{Name: "forged", SystemUUID: doubled.UUID})
-	require.NoError(t, err)
+	forged := must.Do(s.Cluster.CreateNode(ctx, rig.Node{Name: "forged", SystemUUID: doubled.UUID}))(t)
 	for _, w := range []*scene.Worker{before, during, doubled} {
 		w.Kubelet.Hang()
 	}
@@ -312,8 +301,7 @@ func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 // decoy is another address of a worker's BMC, and how many datagrams came there.
 func decoy(t *testing.T, w *scene.Worker) (address string, asked *atomic.Int64) {
 	t.Helper()
-	relay, err := ipmisim.StartRelay(w.BMC.Addr())
-	require.NoError(t, err)
+	relay := must.Do(ipmisim.StartRelay(w.BMC.Addr()))(t)
 	t.Cleanup(relay.Stop)
 	asked = &atomic.Int64{}
 	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
@@ -328,8 +316,7 @@ func decoy(t *testing.T, w *scene.Worker) (address string, asked *atomic.Int64) 
 // addressOf is where a BareMetalHost says that its BMC is.
 func addressOf(ctx context.Context, t *testing.T, s *scene.Scene, name string) string {
 	t.Helper()
-	u, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	u := must.Do(s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 	spec, ok := u.Object["spec"].(map[string]any)
 	require.True(t, ok)
 	bmc, ok := spec["bmc"].(map[string]any)
@@ -361,8 +348,7 @@ func TestMachinesThatNeverJoined(t *testing.T) { // I8
 	}
 	inspect(ctx, t, s, "inspected", "CZJ0A1B2C3")
 	inspect(ctx, t, s, "other-serial", "CZJ0A1B2C9")
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 
 	linkWhenRegistered(ctx, t, s, "inspected")
 	r := awaitMachineRun(ctx, t, s, "inspected", wire.ResultDone)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -43,8 +44,7 @@ tr -d - </proc/sys/kernel/random/uuid >/run/machine-id
 mount --bind /run/machine-id /etc/machine-id
 exec /usr/lib/systemd/systemd-journald`
 	j := journald{exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", script)}
-	complaints, err := os.Create(filepath.Join(t.TempDir(), "journald.stderr"))
-	require.NoError(t, err)
+	complaints := must.Do(os.Create(filepath.Join(t.TempDir(), "journald.stderr")))(t)
 	defer complaints.Close()
 	j.cmd.Stderr = complaints
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -67,8 +67,7 @@ func (j journald) inside(ctx context.Context, args ...string) *exec.Cmd {
 // daemon is a program that runs fenced with its stderr at journald, as systemd does.
 func (j journald) daemon(t *testing.T) string {
 	t.Helper()
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	file := filepath.Join(t.TempDir(), "fenced-in-the-journal")
 	text := `#!/bin/sh
 exec nsenter -t ` + strconv.Itoa(j.cmd.Process.Pid) + ` --mount systemd-cat -t fenced sh -c '
@@ -81,8 +80,7 @@ JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec ` + programs.Fenced + ` 
 // search is what journalctl finds, oldest first.
 func (j journald) search(ctx context.Context, t *testing.T, match ...string) (found []map[string]any) {
 	t.Helper()
-	out, err := j.inside(ctx, append([]string{"journalctl", "--no-pager", "-q", "-o", "json", "-t", "fenced"}, match...)...).Output()
-	require.NoError(t, err)
+	out := must.Do(j.inside(ctx, append([]string{"journalctl", "--no-pager", "-q", "-o", "json", "-t", "fenced"}, match...)...).Output())(t)
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -120,8 +118,7 @@ func TestJournalTellsWhatIsWrong(t *testing.T) {
 		Set:    []string{"power.offDeadline=15s", "power.retryInterval=0s"},
 	})
 	ctx := within(t)
-	d, err := s.Launch(journal.daemon(t))
-	require.NoError(t, err)
+	d := must.Do(s.Launch(journal.daemon(t)))(t)
 	require.NoError(t, s.WaitSocket(ctx, d))
 
 	well, silent, refused := s.Worker("well"), s.Worker("silent"), s.Worker("refused")
@@ -164,8 +161,7 @@ func TestFullJournalStopsNoFence(t *testing.T) {
 		Set:     []string{"log.level=debug"},
 	})
 	ctx := within(t)
-	d, err := s.Launch(journal.daemon(t))
-	require.NoError(t, err)
+	d := must.Do(s.Launch(journal.daemon(t)))(t)
 	require.NoError(t, s.WaitSocket(ctx, d))
 	journal.await(ctx, t, "-p", "info")
 
@@ -208,8 +204,7 @@ scrape_configs:
 func startPrometheus(t *testing.T, target string) prometheus {
 	t.Helper()
 	needDebian(t, "prometheus", "promtool")
-	rules, err := filepath.Abs("../../configs/prometheus/fenced.rules.yaml")
-	require.NoError(t, err)
+	rules := must.Do(filepath.Abs("../../configs/prometheus/fenced.rules.yaml"))(t)
 	dir, addr := t.TempDir(), freeAddress(t)
 	file := filepath.Join(dir, "prometheus.yml")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, prometheusConfig, rules, target), 0o600))
@@ -285,8 +280,7 @@ func (p prometheus) alerts(ctx context.Context, t *testing.T) map[string]bool {
 // expressions are all queries of the dashboard, as Grafana sends them.
 func expressions(t *testing.T) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../configs/grafana/fenced.json")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("../../configs/grafana/fenced.json"))(t)
 	var board struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
@@ -320,8 +314,7 @@ func TestPrometheusSeesFenced(t *testing.T) {
 		Set:    []string{"power.offDeadline=15s", "power.retryInterval=0s", "sweep.interval=10s", "metrics.listen=" + target},
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		require.Eventually(t, func() bool { return prometheus{"http://" + target}.get(ctx, path, nil, nil) == nil }, patience, 200*time.Millisecond, path)
 	}
@@ -354,8 +347,7 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	var seen struct{ Data []string }
 	require.NoError(t, prom.get(ctx, "/api/v1/label/__name__/values", nil, &seen))
 	for _, file := range []string{"../../configs/prometheus/fenced.rules.yaml", "../../configs/grafana/fenced.json"} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(file))(t)
 		for _, name := range regexp.MustCompile(`\b(?:fenced|process|go)_[a-z_]+`).FindAllString(string(text), -1) {
 			assert.Contains(t, seen.Data, name, file)
 		}

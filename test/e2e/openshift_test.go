@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -47,8 +48,7 @@ func TestStockOpenShift(t *testing.T) { // I22
 	})
 	ctx := within(t)
 	require.NoError(t, s.Management.Apply(ctx, soon(t, "openshift")))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requested := ""
 	require.NoError(t, s.Management.Annotate(ctx, rig.MachineResource, "annotated", scene.Requested, &requested))
 	actuator := rig.Lease{Namespace: rig.Namespace, Name: "controller-leader-election-capbm", Holder: scene.ActuatorUser, Duration: time.Hour}
@@ -69,8 +69,7 @@ func TestStockOpenShift(t *testing.T) { // I22
 	requireUnlocked(ctx, t, s, "by-policy")
 	for _, name := range []string{"annotated", "theirs"} {
 		require.Eventually(t, func() bool { return !annotated(ctx, t, s, name) && s.Worker(name).BMC.Power() }, patience, 100*time.Millisecond, "the actuator is done with %s", name)
-		d, err := s.Cluster.NodeDeletions(name)
-		require.NoError(t, err)
+		d := must.Do(s.Cluster.NodeDeletions(name))(t)
 		require.NotEmpty(t, d, name)
 		for _, one := range d {
 			assert.Equal(t, scene.ActuatorUser, one.User, name)
@@ -97,8 +96,7 @@ func TestOpenShiftHandedOver(t *testing.T) { // I22
 	ctx := within(t)
 	require.NoError(t, s.Management.Apply(ctx, soon(t, "openshift-handed-over")))
 	operator := stockOpenShift(ctx, t, s)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
 	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
@@ -124,8 +122,7 @@ func TestOpenShiftHandedOver(t *testing.T) { // I22
 // requireUnlocked checks that a host is on, and that fenced's power lock is gone.
 func requireUnlocked(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
 	t.Helper()
-	host, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	host := must.Do(s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 	assert.NotContains(t, host.GetAnnotations(), "reboot.metal3.io/fenced", "the power lock is gone")
 	assert.True(t, s.Worker(name).BMC.Power(), "%s is on", name)
 }
@@ -133,8 +130,7 @@ func requireUnlocked(ctx context.Context, t *testing.T, s *scene.Scene, name str
 // requireNoRun checks that fenced never began a run of a node.
 func requireNoRun(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
 	t.Helper()
-	runs, err := s.Timeline(ctx, name)
-	require.NoError(t, err)
+	runs := must.Do(s.Timeline(ctx, name))(t)
 	assert.Empty(t, runs, "runs of %s", name)
 }
 
@@ -152,8 +148,7 @@ func TestOperatorThatIgnoresThePowerLock(t *testing.T) { // I1
 	ctx := within(t)
 	operator := &scene.Metal3{IgnoresLocks: true}
 	s.RunMetal3(operator)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
 	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
@@ -180,16 +175,14 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 	ctx := within(t)
 	operator := &scene.Metal3{}
 	s.RunMetal3(operator)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("unwanted")
 	w.Kubelet.Hang()
 	awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return slices.Contains(stepsOf(r), "PowerOn") })
 	online := func(yes bool) {
 		t.Helper()
-		_, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).
-			Patch(ctx, w.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"online":%t}}`, yes), metav1.PatchOptions{})
-		require.NoError(t, err)
+		must.Do(s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).
+			Patch(ctx, w.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"online":%t}}`, yes), metav1.PatchOptions{}))(t)
 	}
 	online(false)
 	awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return r.Result == wire.ResultWaiting && r.Reason == "PowerForbidden" })
@@ -213,27 +206,21 @@ func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	})
 	ctx := within(t)
 	require.NoError(t, s.Management.InstallCRDs(ctx, rig.Metal3Remediation))
-	_, err := s.Management.CreateTemplate(ctx, "reboot")
-	require.NoError(t, err)
+	must.Do(s.Management.CreateTemplate(ctx, "reboot"))(t)
 	operator := &scene.Metal3{}
 	operator.FallBehind(true) // CAPM3 still reads On
 	s.RunMetal3(operator)
 	require.NoError(t, s.RunMetal3Remediations(ctx))
-	programs, err := builds()
-	require.NoError(t, err)
-	d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-PowerOn")) // the Node is deleted
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
+	d := must.Do(s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-PowerOn")))(t) // the Node is deleted
 	w := s.Worker("taken")
 	w.Kubelet.Hang()
-	_, err = d.Wait(ctx)
-	require.NoError(t, err)
+	must.Do(d.Wait(ctx))(t)
 	require.True(t, d.Killed())
-	request, err := s.Management.CreateRemediation(ctx, ofClusterAPI(ctx, t, s, "machines", w.Name), "reboot")
-	require.NoError(t, err)
+	request := must.Do(s.Management.CreateRemediation(ctx, ofClusterAPI(ctx, t, s, "machines", w.Name), "reboot"))(t)
 	asked := func() bool { return hasNote(ctx, t, s, w.Name, scene.Metal3PowerRequest+string(request.GetUID())) }
 	require.Eventually(t, asked, patience, 100*time.Millisecond, "CAPM3 requests that the host is off")
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	r := awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return r.Result == wire.ResultWaiting && r.Reason == "PowerForbidden" })
 	assert.Contains(t, r.Note, scene.Metal3PowerRequest+string(request.GetUID()))
 	sent := sentTo(t, w)
@@ -278,8 +265,7 @@ func fencedLeavesItToMetal3(ctx context.Context, t *testing.T, s *scene.Scene, o
 	operator.FallBehind(false)
 	require.Eventually(t, func() bool { return len(deleters(t, s, w)) == 2 }, patience, 200*time.Millisecond, "CAPM3 deletes the Node")
 	capm3.await(ctx, t, w.Name, "is done with the Node again", done)
-	node, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	node := must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	assert.Equal(t, []string{"the cordon", "taint " + scene.WornTaint}, w.Undressed(node), "CAPM3 restores neither")
 
 	w.Kubelet.Hang()
@@ -289,8 +275,7 @@ func fencedLeavesItToMetal3(ctx context.Context, t *testing.T, s *scene.Scene, o
 	assert.Equal(t, "False", conditionIn(ofClusterAPI(ctx, t, s, "machines", w.Name), "OwnerRemediated", deprecated...))
 	assert.True(t, hasNote(ctx, t, s, w.Name, scene.Metal3Unhealthy))
 	assert.Equal(t, sent, sentTo(t, w), "fenced sent nothing more")
-	runs, err := s.Timeline(ctx, w.Name)
-	require.NoError(t, err)
+	runs := must.Do(s.Timeline(ctx, w.Name))(t)
 	assert.Len(t, runs, 1)
 	assert.Equal(t, []string{rig.FencedUser, scene.Metal3RemediationUser}, deleters(t, s, w))
 }
@@ -305,8 +290,7 @@ func sentTo(t *testing.T, w *scene.Worker) [2]int {
 // hasNote reports whether a BareMetalHost has an annotation.
 func hasNote(ctx context.Context, t *testing.T, s *scene.Scene, host, key string) bool {
 	t.Helper()
-	h, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, host, metav1.GetOptions{})
-	require.NoError(t, err)
+	h := must.Do(s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, host, metav1.GetOptions{}))(t)
 	_, is := h.GetAnnotations()[key]
 	return is
 }
@@ -314,8 +298,7 @@ func hasNote(ctx context.Context, t *testing.T, s *scene.Scene, host, key string
 // deleters are the users that have deleted a Node, in order.
 func deleters(t *testing.T, s *scene.Scene, w *scene.Worker) (users []string) {
 	t.Helper()
-	all, err := s.Cluster.NodeDeletions(w.Name)
-	require.NoError(t, err)
+	all := must.Do(s.Cluster.NodeDeletions(w.Name))(t)
 	for _, d := range all {
 		users = append(users, d.User)
 	}
@@ -343,8 +326,7 @@ func TestNodeLeaseOfMedik8s(t *testing.T) { // I22
 	require.NoError(t, s.Cluster.InstallMedik8s(ctx))
 	lease := rig.Lease{Namespace: "medik8s-leases", Name: "node-theirs", Holder: "NodeHealthCheck-stand-in", Duration: time.Hour}
 	require.NoError(t, s.Cluster.PutLease(ctx, lease))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	hung, theirs := s.Worker("hung"), s.Worker("theirs")
 	hung.Kubelet.Hang()
 	theirs.Kubelet.Hang()

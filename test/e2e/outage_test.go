@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -20,31 +21,25 @@ func TestTermInMidRun(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
-	first, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	first := must.Do(s.StartDaemon(ctx))(t)
 
-	programs, err := builds()
-	require.NoError(t, err)
-	second, err := s.Launch(programs.Fenced)
-	require.NoError(t, err)
-	code, err := second.Wait(ctx)
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
+	second := must.Do(s.Launch(programs.Fenced))(t)
+	code := must.Do(second.Wait(ctx))(t)
 	assert.Equal(t, 1, code, "the state is locked")
 	assert.Contains(t, s.LogTail(20), "state.db")
-	_, err = s.Status(ctx)
+	_, err := s.Status(ctx)
 	require.NoError(t, err, "the first one still answers")
 
 	w := s.Worker("halfway")
 	w.Kubelet.Hang()
 	awaitOff(t, w)
-	code, err = first.Terminate(ctx)
-	require.NoError(t, err)
+	code = must.Do(first.Terminate(ctx))(t)
 	assert.Zero(t, code)
 	requireNoDeletion(t, s, w)
 	require.False(t, w.BMC.Power(), "the run was in step 1")
 
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
@@ -58,8 +53,7 @@ func TestAPIServerLostWhileOff(t *testing.T) {
 	t.Run("during step 1", func(t *testing.T) {
 		t.Parallel()
 		s, w := outageScene(t)
-		_, err := s.StartDaemon(t.Context())
-		require.NoError(t, err)
+		must.Do(s.StartDaemon(t.Context()))(t)
 		w.Kubelet.Hang()
 		awaitOff(t, w)
 		s.Cluster.StopAPIServer()
@@ -69,18 +63,14 @@ func TestAPIServerLostWhileOff(t *testing.T) {
 	t.Run("between steps 1 and 2", func(t *testing.T) {
 		t.Parallel()
 		s, w := outageScene(t)
-		programs, err := builds()
-		require.NoError(t, err)
-		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode"))
-		require.NoError(t, err)
+		programs := must.Do(builds())(t)
+		d := must.Do(s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode")))(t)
 		w.Kubelet.Hang()
-		_, err = d.Wait(within(t))
-		require.NoError(t, err)
+		must.Do(d.Wait(within(t)))(t)
 		require.True(t, d.Killed())
 		require.False(t, w.BMC.Power())
 		s.Cluster.StopAPIServer()
-		_, err = s.StartDaemon(t.Context())
-		require.NoError(t, err)
+		must.Do(s.StartDaemon(t.Context()))(t)
 		requireAbortedOnceBack(t, s, w)
 	})
 }
@@ -110,8 +100,7 @@ func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
 	r = awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
 	assert.Equal(t, wire.ResultAborted, r.Result)
 	assert.Equal(t, "APIUnreachable", r.Reason)
-	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	untouched(ctx, t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
@@ -129,8 +118,7 @@ func TestRestoredState(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	open, ended := s.Worker("open"), s.Worker("ended")
 	runs := map[*scene.Worker]string{}
 	for _, w := range []*scene.Worker{open, ended} {
@@ -145,18 +133,15 @@ func TestRestoredState(t *testing.T) {
 	require.NoError(t, goBMC(t, ended).Hang(false))
 	awaitRun(ctx, t, s, ended.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, ended)
-	back, err := s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady)
-	require.NoError(t, err)
+	back := must.Do(s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady))(t)
 	require.Equal(t, wire.ResultRunning, awaitRun(ctx, t, s, open.Name, result(wire.ResultRunning)).Result)
 	d.Kill()
 
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(s.Config()), "state.db")))
 	said, err := exec.CommandContext(ctx, programs.Fenced, "--config", s.Config(), "--import", backup).CombinedOutput()
 	require.NoError(t, err, "%s", said)
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	require.NoError(t, goBMC(t, open).Hang(false))
 
 	over := func(r wire.RunRecord) bool { return !r.Ended.IsZero() }
@@ -164,10 +149,8 @@ func TestRestoredState(t *testing.T) {
 	first := awaitRun(ctx, t, s, open.Name, over)
 	assert.Equal(t, runs[open], first.ID)
 	require.Contains(t, deletions, first.Result, first.Reason)
-	_, err = s.Cluster.WaitNode(ctx, open.Name, scene.IsReady)
-	require.NoError(t, err)
-	deleted, err := s.Cluster.NodeDeletions(open.Name)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, open.Name, scene.IsReady))(t)
+	deleted := must.Do(s.Cluster.NodeDeletions(open.Name))(t)
 	assert.Len(t, deleted, deletions[first.Result], "a run that is %s", first.Result)
 	again := awaitRun(ctx, t, s, ended.Name, over)
 	assert.Equal(t, runs[ended], again.ID)
@@ -176,8 +159,7 @@ func TestRestoredState(t *testing.T) {
 		st, err := s.Status(ctx)
 		return err == nil && len(st.Runs) == 0
 	}, patience, 100*time.Millisecond, "no run is open")
-	n, err := s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady)
-	require.NoError(t, err)
+	n := must.Do(s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady))(t)
 	assert.Equal(t, back.UID, n.UID)
 	assert.Equal(t, back.Status.NodeInfo.BootID, n.Status.NodeInfo.BootID, "the host was not switched off again")
 	assert.True(t, ended.BMC.Power())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -42,8 +43,7 @@ func TestPeopleStopRuns(t *testing.T) {
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	held, paused, aborted := s.Worker("held"), s.Worker("paused"), s.Worker("aborted")
 
 	fencectl(ctx, t, s, 0, "hold", held.Name, "--reason", "ticket 4711", "--for", "1h")
@@ -68,8 +68,7 @@ func TestPeopleStopRuns(t *testing.T) {
 	assert.True(t, aborted.BMC.Power())
 	awaitText(ctx, t, s, 0, `^20\S+Z +Order +`+r.ID+` +- +.* aborts: wrong node$`, "timeline", aborted.Name, "-o", "wide")
 	for _, w := range []*scene.Worker{paused, aborted} {
-		_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-		require.NoError(t, err)
+		must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 		untouched(ctx, t, s, w)
 	}
 
@@ -78,8 +77,7 @@ func TestPeopleStopRuns(t *testing.T) {
 	assert.Equal(t, held.Name+" Hold", st.Blocked[0].Node+" "+st.Blocked[0].Reason)
 	require.Len(t, st.Clusters[0].Holds, 1)
 	assert.Equal(t, "ticket 4711", st.Clusters[0].Holds[0].Reason)
-	x, err := s.Explain(ctx, held.Name)
-	require.NoError(t, err)
+	x := must.Do(s.Explain(ctx, held.Name))(t)
 	assert.Equal(t, "Hold", x.Refused)
 	assert.Zero(t, held.FirstAsked(), "nobody asked the BMC of a held host")
 	fencectl(ctx, t, s, 0, "release", held.Name, "--reason", "disk replaced")
@@ -94,8 +92,7 @@ func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "paused", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("paused")
 	w.Kubelet.Hang()
 	switchedOff(ctx, t, s, w)
@@ -105,8 +102,7 @@ func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 	require.NoError(t, s.Cluster.ThawAPIServer())
 	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
-	_, err = s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 	untouched(ctx, t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
@@ -121,8 +117,7 @@ func TestPeopleConfirmOff(t *testing.T) {
 		{Name: "dead", Protocol: scene.IPMI}, {Name: "alive", Protocol: scene.IPMI},
 	}, Set: []string{"power.offDeadline=20s"}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	dead, alive := s.Worker("dead"), s.Worker("alive")
 	refused := fencectl(ctx, t, s, 3, "confirm-off", alive.Name, "--yes", "--reason", "mains pulled")
@@ -136,16 +131,14 @@ func TestPeopleConfirmOff(t *testing.T) {
 
 	dead.Silence()
 	dead.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, dead.Name, unknown)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, dead.Name, unknown))(t)
 	known := fencectl(ctx, t, s, 0, "confirm-off", dead.Name, "--dry-run", "--reason", "mains pulled")
 	assert.Contains(t, known.Stdout, "cannot be read")
 	assert.Contains(t, known.Stdout, "lease: renewed")
 	out := fencectl(ctx, t, s, 0, "confirm-off", dead.Name, "--yes", "--wait", "--reason", "mains pulled")
 	assert.Contains(t, out.Stdout, "ConfirmedOff")
 	requireOneDeletion(t, s, dead)
-	runs, err := s.Timeline(ctx, dead.Name)
-	require.NoError(t, err)
+	runs := must.Do(s.Timeline(ctx, dead.Name))(t)
 	r := runs[len(runs)-1]
 	assert.Equal(t, "Human", r.Proof)
 	assert.Contains(t, r.ConfirmedBy, "uid")
@@ -156,8 +149,7 @@ func TestPeopleConfirmOff(t *testing.T) {
 // fencectl runs a verb and checks its exit status.
 func fencectl(ctx context.Context, t *testing.T, s *scene.Scene, exit int, args ...string) scene.Result {
 	t.Helper()
-	r, err := s.Fencectl(ctx, args...)
-	require.NoError(t, err)
+	r := must.Do(s.Fencectl(ctx, args...))(t)
 	require.Equal(t, exit, r.Exit, "fencectl %v\n%s\n%s", args, r.Stdout, r.Stderr)
 	return r
 }
@@ -169,8 +161,7 @@ func TestPeopleGiveOrders(t *testing.T) {
 		{Name: "bystander", Protocol: scene.IPMI}, {Name: "ordered", Protocol: scene.Redfish, Metal3: true, SeldomRenews: true},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("ordered")
 	requireGoodStatus(ctx, t, s)
 	requireUnknownNames(ctx, t, s)
@@ -196,8 +187,7 @@ func TestPeopleGiveOrders(t *testing.T) {
 	require.Len(t, st.Runs, 1)
 	assert.Equal(t, "Held", st.Runs[0].Step)
 	assert.Equal(t, "OperatorOff", st.Runs[0].Reason)
-	x, err := s.Explain(ctx, w.Name)
-	require.NoError(t, err)
+	x := must.Do(s.Explain(ctx, w.Name))(t)
 	assert.Equal(t, "OperatorOff", x.Refused)
 
 	fencectl(ctx, t, s, 0, "unfence", w.Name, "--wait", "--reason", "disk replaced")
@@ -272,8 +262,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	s.Worker("hung").Kubelet.Hang()
 	awaitRun(ctx, t, s, "hung", result(wire.ResultDone))
@@ -282,8 +271,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 	fencectl(ctx, t, s, 0, "audit", "verify", "--config", s.Config(), "--head", exported)
 
 	d.Kill()
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	s.Worker("ordered").Kubelet.Hang()
 	fencectl(ctx, t, s, 0, "fence", "ordered", "--reason", "it smells", "--yes", "--wait", "--timeout", "2m")
@@ -309,8 +297,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 		}
 	}
 
-	original, err := os.ReadFile(log)
-	require.NoError(t, err)
+	original := must.Do(os.ReadFile(log))(t)
 	forged := filepath.Join(t.TempDir(), "audit.jsonl")
 	for what, change := range map[string]func([]byte) []byte{
 		"edited": func(b []byte) []byte { return bytes.Replace(b, []byte("it smells"), []byte("it stinks"), 1) },
@@ -329,13 +316,12 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 // entriesOf gives what the log tells of a Node.
 func entriesOf(t *testing.T, log, node string) (all []audit.Entry) {
 	t.Helper()
-	_, err := audit.Walk(log, func(l audit.Line) error {
+	must.Do(audit.Walk(log, func(l audit.Line) error {
 		if l.Entry.Node == node {
 			all = append(all, l.Entry)
 		}
 		return nil
-	})
-	require.NoError(t, err)
+	}))(t)
 	return all
 }
 
@@ -349,8 +335,7 @@ func requireStory(t *testing.T, all []audit.Entry, want ...string) {
 			left = left[1:]
 		}
 	}
-	text, err := json.MarshalIndent(all, "", " ")
-	require.NoError(t, err)
+	text := must.Do(json.MarshalIndent(all, "", " "))(t)
 	require.Empty(t, left, "of %v, in\n%s", want, text)
 }
 
@@ -360,8 +345,7 @@ func requireStopped(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	require.Eventually(t, func() bool {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		require.NoError(t, err)
+		threads := must.Do(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)))(t)
 		for _, stat := range threads {
 			text, err := os.ReadFile(stat)
 			if err != nil { // it has ended
@@ -383,12 +367,10 @@ func TestSafePath(t *testing.T) {
 		{Name: "sick", Protocol: scene.IPMI}, {Name: "second", Protocol: scene.Redfish}, {Name: "third", Protocol: scene.IPMI}, {Name: "fourth", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	sick, second := s.Worker("sick"), s.Worker("second")
 	sick.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, sick.Name, unknown)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, sick.Name, unknown))(t)
 	require.Eventually(t, func() bool {
 		st, err := s.Status(ctx)
 		return err == nil && len(st.Clusters) == 1 && st.Clusters[0].Problem == "" && len(st.Clusters[0].Deviating) == 1
@@ -420,33 +402,27 @@ func TestSafePath(t *testing.T) {
 	assert.False(t, requireStatus(ctx, t, s, 2).Armed)
 
 	second.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, second.Name, unknown)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, second.Name, unknown))(t)
 	require.Eventually(t, func() bool {
 		p, err := s.Plan(ctx)
 		return err == nil && len(p.Clusters[0].Actions) == 1 && p.Clusters[0].Actions[0].Refused == "Observing"
 	}, patience, 100*time.Millisecond)
-	wrong, err := s.Terminal(ctx, "to arm it: ", "prod", "arm", "--reason", "tested")
-	require.NoError(t, err)
+	wrong := must.Do(s.Terminal(ctx, "to arm it: ", "prod", "arm", "--reason", "tested"))(t)
 	assert.Equal(t, 1, wrong.Exit, wrong.All)
 	assert.Contains(t, wrong.All, "not confirmed: nothing was done")
 	require.False(t, requireStatus(ctx, t, s, 2).Armed)
 
-	armed, err := s.Terminal(ctx, "to arm it: ", scene.ClusterName, "arm", "--reason", "tested")
-	require.NoError(t, err)
+	armed := must.Do(s.Terminal(ctx, "to arm it: ", scene.ClusterName, "arm", "--reason", "tested"))(t)
 	require.Equal(t, 0, armed.Exit, armed.All)
 	requireFits(t, armed.Asked)
 	assert.Contains(t, armed.Asked, "1 target would be fenced when the quiet period ends:")
 	assert.Regexp(t, `(?m)^  second +PowerCycle `, armed.Asked)
 	until := regexp.MustCompile(`nothing is fenced before (\S+)`).FindStringSubmatch(armed.All)
 	require.Len(t, until, 2, armed.All)
-	quietUntil, err := time.Parse(time.RFC3339, until[1])
-	require.NoError(t, err)
-	st, err := s.Status(ctx)
-	require.NoError(t, err)
+	quietUntil := must.Do(time.Parse(time.RFC3339, until[1]))(t)
+	st := must.Do(s.Status(ctx))(t)
 	require.True(t, st.Armed)
-	shown, err := s.Fencectl(ctx, "status")
-	require.NoError(t, err)
+	shown := must.Do(s.Fencectl(ctx, "status"))(t)
 	assert.Contains(t, shown.Stdout, "observe (armed)")
 	r := awaitRun(ctx, t, s, second.Name, result(wire.ResultDone))
 	assert.False(t, r.Started.Before(quietUntil), "the run began at %s, in the quiet period", r.Started)
@@ -464,20 +440,16 @@ func TestPromptsOnATerminal(t *testing.T) {
 		{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.Redfish},
 	}})
 	ctx := within(t)
-	daemon, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	daemon := must.Do(s.StartDaemon(ctx))(t)
 	hung := s.Worker("hung")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
 		Spec: corev1.PodSpec{NodeName: hung.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}}, AutomountServiceAccountToken: new(bool)}}
-	_, err = s.Cluster.Client().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
-	require.NoError(t, err)
+	must.Do(s.Cluster.Client().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}))(t)
 	hung.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, hung.Name, unknown)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, hung.Name, unknown))(t)
 
 	const question = "type the node's name to fence it: "
-	wrong, err := s.Terminal(ctx, question, "healthy", "fence", hung.Name, "--reason", "it hangs")
-	require.NoError(t, err)
+	wrong := must.Do(s.Terminal(ctx, question, "healthy", "fence", hung.Name, "--reason", "it hangs"))(t)
 	assert.Equal(t, 1, wrong.Exit, wrong.All)
 	assert.Contains(t, wrong.All, "not confirmed: nothing was done")
 	requireFits(t, wrong.Asked)
@@ -493,8 +465,7 @@ func TestPromptsOnATerminal(t *testing.T) {
 	}
 	require.True(t, hung.BMC.Power())
 
-	off, err := s.Terminal(ctx, question, hung.Name, "fence", hung.Name, "--off-only", "--wait", "--reason", "it hangs")
-	require.NoError(t, err)
+	off := must.Do(s.Terminal(ctx, question, hung.Name, "fence", hung.Name, "--off-only", "--wait", "--reason", "it hangs"))(t)
 	require.Equal(t, 0, off.Exit, off.All)
 	assert.Regexp(t, `(?m)^\d\d:\d\d:\d\dZ  1/6 PowerOff +\S+, deadline \d\d:\d\d:\d\dZ \(in `, off.All)
 	assert.Regexp(t, `(?m)^\d\d:\d\d:\d\dZ  2/6 DeleteNode `, off.All)
@@ -502,8 +473,7 @@ func TestPromptsOnATerminal(t *testing.T) {
 	assert.Contains(t, off.All, "hung: Held (OperatorOff)")
 	assert.NotContains(t, off.All, "6/6")
 
-	back, err := s.Fencectl(ctx, "unfence", hung.Name, "--wait", "--reason", "repaired")
-	require.NoError(t, err)
+	back := must.Do(s.Fencectl(ctx, "unfence", hung.Name, "--wait", "--reason", "repaired"))(t)
 	require.Equal(t, 0, back.Exit, "%s\n%s", back.Stdout, back.Stderr)
 	assert.NotContains(t, back.Stdout, "1/6 PowerOff", "a step from before the order")
 	assert.Contains(t, back.Stdout, "3/6 PowerOn started, deadline ")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -61,8 +62,7 @@ func TestFencePolicies(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireCoverage(ctx, t, s)
 
 	rack1, rack2, unplugged := s.Worker("rack-1"), s.Worker("rack-2"), s.Worker("unplugged")
@@ -90,8 +90,7 @@ func TestFencePolicies(t *testing.T) {
 	assert.Contains(t, r.Trigger, "BMC reads Off")
 	requireBack(ctx, t, s, unplugged)
 	requireOneDeletion(t, s, unplugged)
-	x, err := s.Explain(ctx, "forgotten")
-	require.NoError(t, err)
+	x := must.Do(s.Explain(ctx, "forgotten"))(t)
 	assert.Equal(t, "Pending", x.Verdict, "a host that is on is waited for")
 	assert.Greater(t, time.Until(x.Earliest), 10*time.Minute)
 	assert.True(t, s.Worker("forgotten").BMC.Power())
@@ -162,8 +161,7 @@ func TestNodeHealthCheck(t *testing.T) {
 	})
 	ctx := within(t)
 	require.NoError(t, s.Cluster.PutClusterVersion(ctx, true))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	k := covered(ctx, t, s, 0)["metal"]
 	assert.Equal(t, []any{"NodeHealthCheck", "", "cluster", "Active", 3, 1},
 		[]any{k.Kind, k.Namespace, k.Source, k.State, k.Targets, k.MaxUnhealthy})
@@ -233,8 +231,7 @@ func TestControlPlaneKeepsItsQuorum(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("master-1")
 	taint, wit := watchTaint(t, s, w), watchBMC(t, w)
 	w.Kubelet.Hang()
@@ -244,19 +241,16 @@ func TestControlPlaneKeepsItsQuorum(t *testing.T) {
 	require.True(t, wit.saidOn())
 	wit.requireOffAt(t, taint.first(t))
 
-	code, err := d.Terminate(ctx)
-	require.NoError(t, err)
+	code := must.Do(d.Terminate(ctx))(t)
 	require.Zero(t, code)
 	lost := []string{"master-2", "master-3"}
 	for _, name := range lost {
 		s.Worker(name).Kubelet.Hang()
 	}
 	for _, name := range lost { // fenced comes back last, so that it never sees only one of them lost
-		_, err := s.Cluster.WaitNode(ctx, name, unknown)
-		require.NoError(t, err)
+		must.Do(s.Cluster.WaitNode(ctx, name, unknown))(t)
 	}
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	for _, name := range lost {
 		x := awaitRefusal(ctx, t, s, name, "QuorumLost")
 		assert.Equal(t, "Unhealthy", x.Verdict)
@@ -280,8 +274,7 @@ func TestStatusIsWrittenBack(t *testing.T) {
 	ctx := within(t)
 	judge := rig.Lease{Namespace: rig.Namespace, Name: "cluster-api-provider-healthcheck-leader", Holder: "judge-0", Duration: 10 * time.Minute}
 	require.NoError(t, s.Cluster.PutLease(ctx, judge))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	time.Sleep(3 * time.Second) // what should not happen has time to
 	require.Empty(t, writes(t, s.Cluster, "machinehealthchecks"), "the judge is alive")
@@ -294,9 +287,8 @@ func TestStatusIsWrittenBack(t *testing.T) {
 	require.Empty(t, eventsOn(ctx, t, s))
 
 	nothing := []byte(`{"spec":{"maxUnhealthy":0}}`)
-	_, err = s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).
-		Patch(ctx, "workers", types.MergePatchType, nothing, metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).
+		Patch(ctx, "workers", types.MergePatchType, nothing, metav1.PatchOptions{}))(t)
 	awaitStatus(ctx, t, s, 3, 3, 0, "True")
 
 	w := s.Worker("a")
@@ -323,14 +315,12 @@ func rebootByHand(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 	require.NoError(t, w.BMC.SetPower(false))
 	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, patience, 20*time.Millisecond, "the host stopped")
 	require.NoError(t, w.BMC.SetPower(true))
-	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
 }
 
 func checkObject(ctx context.Context, t *testing.T, s *scene.Scene) *unstructured.Unstructured {
 	t.Helper()
-	obj, err := s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "workers", metav1.GetOptions{})
-	require.NoError(t, err)
+	obj := must.Do(s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "workers", metav1.GetOptions{}))(t)
 	return obj
 }
 
@@ -364,10 +354,9 @@ func allowedCondition(t *testing.T, obj *unstructured.Unstructured) map[string]a
 // eventsOn are the Kubernetes Events about the check.
 func eventsOn(ctx context.Context, t *testing.T, s *scene.Scene) []string {
 	t.Helper()
-	list, err := s.Cluster.Client().CoreV1().Events(rig.Namespace).List(ctx, metav1.ListOptions{
+	list := must.Do(s.Cluster.Client().CoreV1().Events(rig.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=MachineHealthCheck,involvedObject.name=workers",
-	})
-	require.NoError(t, err)
+	}))(t)
 	var found []string
 	for i := range list.Items {
 		e := &list.Items[i]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/redfishsim"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -143,8 +144,7 @@ func TestHungHostsComeBack(t *testing.T) {
 	}})
 	ctx := within(t)
 	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/protect-nodes.yaml"))
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	hung := []*scene.Worker{s.Worker("by-ipmi"), s.Worker("by-redfish")}
 	for _, w := range hung {
 		w.Kubelet.Hang()
@@ -159,8 +159,7 @@ func TestHungHostsComeBack(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 	assert.Zero(t, s.Worker("healthy").FirstAsked(), "nobody asked the BMC of a healthy host")
 
-	code, err := d.Terminate(ctx)
-	require.NoError(t, err)
+	code := must.Do(d.Terminate(ctx))(t)
 	assert.Zero(t, code)
 }
 
@@ -189,8 +188,7 @@ func TestOutletsFenceWhereTheBMCCannot(t *testing.T) {
 		scene.Spec{Name: "ignores-off", Protocol: scene.IPMI, Outlets: []scene.Outlet{byAgent}},
 	))
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	enroll(ctx, t, s, "dead-bmc", "other-password", "ignores-off")
 	s.Worker("dead-bmc").KillBMC()
 	s.Worker("other-password").Service.SetPassword("changed")
@@ -225,8 +223,7 @@ func TestOutletsThatProveNothing(t *testing.T) {
 		scene.Spec{Name: "not-enrolled", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}},
 	))
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	enroll(ctx, t, s, "feeds-another", "one-stays-on")
 	require.NoError(t, s.Worker("feeds-another").BMC.IgnoreOff(true))
 	require.NoError(t, s.Worker("one-stays-on").BMC.IgnoreOff(true))
@@ -272,8 +269,7 @@ func TestForeignDriversGoTheWholeWay(t *testing.T) {
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	enroll(ctx, t, s, "ipmitool", "gofish", "fence-ipmilan", "fence-redfish")
 	driven := s.Workers[:4]
 	supplies := map[string]*supply{}
@@ -308,8 +304,7 @@ func TestBMCsWithoutUUIDGoTheWholeWay(t *testing.T) {
 	}
 	require.NoError(t, s.Worker("ipmi").BMC.(*ipmisim.GoBMC).SetUUID("00000000-0000-0000-0000-000000000000"))
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	enroll(ctx, t, s, "redfish", "ipmi")
 	list := fencectl(ctx, t, s, 0, "bmc", "test", "redfish")
@@ -342,8 +337,7 @@ func TestFalseOffFreezes(t *testing.T) {
 		{Name: "same-model", Protocol: scene.IPMI}, {Name: "other-model", Protocol: scene.Redfish},
 	}})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	for _, w := range s.Workers {
 		fencectl(ctx, t, s, 0, "bmc", "test", w.Name) // what the health check would do in a minute
@@ -365,8 +359,7 @@ func TestFalseOffFreezes(t *testing.T) {
 	requireFrozen(ctx, t, s, third.Name, "ClassFrozen")
 
 	d.Kill()
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	awaitRefusal(ctx, t, s, third.Name, "ClassFrozen")
 	for _, w := range liars {
 		requireFrozen(ctx, t, s, w.Name, "Frozen")

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/setup"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/quickstart"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -46,16 +47,13 @@ type beginner struct {
 func settle(t *testing.T, s *scene.Scene, kubeconfigs map[string]string, set []string, places ...string) *beginner {
 	t.Helper()
 	b := &beginner{t: t, scene: s, dir: t.TempDir()}
-	programs, err := builds()
-	require.NoError(t, err)
-	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
+	kubectl := must.Do(rig.Kubectl(t.Context(), os.Stderr))(t)
 	for _, dir := range []string{"bin", "etc/credentials", "remote", "home"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(b.dir, dir), 0o700))
 	}
 	for name, from := range kubeconfigs {
-		text, err := os.ReadFile(from)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(from))(t)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(b.dir, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(b.dir, name), text, 0o600))
 	}
@@ -99,8 +97,7 @@ func (b *beginner) leave() {
 	if err != nil {
 		return // it was never started
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	require.NoError(b.t, err)
+	pid := must.Do(strconv.Atoi(strings.TrimSpace(string(text))))(b.t)
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
@@ -124,8 +121,7 @@ func (b *beginner) run(ctx context.Context, command string) (string, int) {
 // follow types all commands of a page; each must succeed, and the last one is the first dry run.
 func (b *beginner) follow(ctx context.Context, page string) (last string) {
 	b.t.Helper()
-	commands, err := quickstart.Commands(page)
-	require.NoError(b.t, err)
+	commands := must.Do(quickstart.Commands(page))(b.t)
 	for _, c := range commands {
 		said, exit := b.run(ctx, c)
 		for exit == 3 && strings.HasSuffix(c, "--dry-run") && strings.Contains(said, "NotSynced") { // fenced has just been started
@@ -142,8 +138,7 @@ func (b *beginner) follow(ctx context.Context, page string) (last string) {
 // admin is the kubeconfig of an administrator of a control plane.
 func admin(t *testing.T, c *rig.ControlPlane) string {
 	t.Helper()
-	path, err := c.Kubeconfig("an-administrator", "system:masters")
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
 	return path
 }
 
@@ -244,8 +239,7 @@ metadata: {name: lists-nodes}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lists-nodes}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: a-beginner}]
 `)))
-	limited, err := s.Cluster.Kubeconfig("a-beginner")
-	require.NoError(t, err)
+	limited := must.Do(s.Cluster.Kubeconfig("a-beginner"))(t)
 	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster), "limited.conf": limited}, nil)
 	said, exit := b.run(ctx, "sudo fencectl init --kubeconfig limited.conf")
 	require.Equal(t, 2, exit)
@@ -277,10 +271,8 @@ var removal = regexp.MustCompile(`(?m)^ +(sudo kubectl .+ -f /etc/fenced/prod-rb
 // expire; it remembers for seconds that it took the token.
 func (b *beginner) removeRights(ctx context.Context) {
 	b.t.Helper()
-	root, err := rig.Root()
-	require.NoError(b.t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
-	require.NoError(b.t, err)
+	root := must.Do(rig.Root())(b.t)
+	page := must.Do(os.ReadFile(filepath.Join(root, "docs", "upgrade.md")))(b.t)
 	commands := removal.FindAllStringSubmatch(string(page), -1)
 	require.Len(b.t, commands, 1, "commands of docs/upgrade.md that delete the rights")
 	said, exit := b.run(ctx, commands[0][1])
@@ -348,8 +340,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 	said, exit = b.run(ctx, "sudo fencectl init --kubeconfig admin.conf --force")
 	require.Equal(t, 7, exit)
 	require.Contains(t, said, "the namespace fenced exists already")
-	accounts, err := s.Cluster.Client().CoreV1().ServiceAccounts("fenced").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=fenced"})
-	require.NoError(t, err)
+	accounts := must.Do(s.Cluster.Client().CoreV1().ServiceAccounts("fenced").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=fenced"}))(t)
 	require.Empty(t, accounts.Items)
 	said, exit = b.run(ctx, "kubectl --kubeconfig admin.conf auth can-i delete nodes --as system:serviceaccount:fenced:fenced")
 	require.Equal(t, 1, exit, said)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -29,8 +30,7 @@ func TestReloadInMidRun(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "reloaded", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("reloaded")
 	ignoreOn(w, true) // the run stays open
 	w.Kubelet.Hang()
@@ -46,8 +46,7 @@ func TestReloadInMidRun(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.Contains(s.LogTail(1000), says) }, 5*time.Minute, 50*time.Millisecond)
 	}
 	level := func() string {
-		r, err := s.Fencectl(ctx, "log-level")
-		require.NoError(t, err)
+		r := must.Do(s.Fencectl(ctx, "log-level"))(t)
 		return strings.TrimSpace(r.Stdout)
 	}
 	write("conf.d/level.yaml", "log: {level: debug}\n")
@@ -67,8 +66,7 @@ spec:
 `)
 	reload("took in log.level, hosts.d (added scene/spare), policies.d (added FencePolicy spares)")
 	assert.Equal(t, "debug", level())
-	c, err := s.Coverage(ctx)
-	require.NoError(t, err)
+	c := must.Do(s.Coverage(ctx))(t)
 	names := []string{}
 	for _, cl := range c.Clusters {
 		for _, k := range cl.Checks {
@@ -109,8 +107,7 @@ func (f *fleetFiles) write(clusters ...string) {
 			case isFirst && name == scene.ClusterName:
 				text += line
 			case isFirst:
-				kubeconfig, err := f.scenes[name].Cluster.Kubeconfig(rig.FencedUser)
-				require.NoError(f.t, err)
+				kubeconfig := must.Do(f.scenes[name].Cluster.Kubeconfig(rig.FencedUser))(f.t)
 				text += "  - {name: " + name + ", kubeconfig: " + kubeconfig + ", mode: evaluate}\n"
 			}
 		}
@@ -133,8 +130,7 @@ func (f *fleetFiles) write(clusters ...string) {
 // hosts is hosts.d of a scene, with the cluster in each entry.
 func (f *fleetFiles) hosts(s *scene.Scene, cluster string) []byte {
 	f.t.Helper()
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "hosts.all"))
-	require.NoError(f.t, err)
+	data := must.Do(os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "hosts.all")))(f.t)
 	var list struct {
 		Hosts []map[string]any `yaml:"hosts"`
 	}
@@ -142,8 +138,7 @@ func (f *fleetFiles) hosts(s *scene.Scene, cluster string) []byte {
 	for _, h := range list.Hosts {
 		h["cluster"] = cluster
 	}
-	data, err = yaml.Marshal(map[string]any{"hosts": list.Hosts})
-	require.NoError(f.t, err)
+	data = must.Do(yaml.Marshal(map[string]any{"hosts": list.Hosts}))(f.t)
 	return data
 }
 
@@ -155,24 +150,21 @@ func TestClustersComeAndGoInAReload(t *testing.T) {
 	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "open", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
 	other := set(t, scene.Options{Workers: []scene.Spec{{Name: "added", Protocol: scene.Redfish}, {Name: "added-healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
-	config, err := os.ReadFile(s.Config())
-	require.NoError(t, err)
+	config := must.Do(os.ReadFile(s.Config()))(t)
 	files := &fleetFiles{t: t, first: s, text: string(config), scenes: map[string]*scene.Scene{scene.ClusterName: s, second: other}}
 	for _, each := range files.scenes {
 		dir := filepath.Dir(each.Config())
 		require.NoError(t, os.Rename(filepath.Join(dir, "hosts.d", "hosts.yaml"), filepath.Join(dir, "hosts.all")))
 	}
 	files.write(scene.ClusterName)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	reload := func(says string) {
 		t.Helper()
 		require.NoError(t, syscall.Kill(d.PID(), syscall.SIGHUP))
 		require.Eventually(t, func() bool { return strings.Contains(s.LogTail(2000), says) }, 5*time.Minute, 50*time.Millisecond, says)
 	}
 	clusters := func() (names []string) {
-		st, err := api.New(s.Socket()).Status(ctx)
-		require.NoError(t, err)
+		st := must.Do(api.New(s.Socket()).Status(ctx))(t)
 		for _, c := range st.Value.Clusters {
 			names = append(names, c.Name)
 		}
@@ -228,20 +220,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	ctx := within(t)
 	q := newRequester(ctx, t, s.Management)
 	require.NoError(t, s.Management.Apply(ctx, documented(t, "cluster-api")))
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, unknown))(t)
 	q.ofMachine(ctx, t, w.Name)
 	awaitOff(t, w)
 	during := marks(ctx, t, s)
 	require.NotEmpty(t, during, "what is searched for is found in mid-run")
-	root, err := rig.Root()
-	require.NoError(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
-	require.NoError(t, err)
+	root := must.Do(rig.Root())(t)
+	page := must.Do(os.ReadFile(filepath.Join(root, "docs", "upgrade.md")))(t)
 	for _, mark := range during {
 		assert.Contains(t, string(page), "`"+mark+"`", "what a stop in mid-run leaves behind")
 	}
@@ -257,12 +245,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	assert.Contains(t, []string{wire.ResultDone, wire.ResultAborted}, over.Result)
 	assert.True(t, w.BMC.Power())
 	require.Eventually(t, func() bool { return len(marks(ctx, t, s)) == 0 }, patience, 100*time.Millisecond, "fenced cleans up after the run")
-	_, err = d.Terminate(ctx)
-	require.NoError(t, err)
+	must.Do(d.Terminate(ctx))(t)
 
 	assert.Empty(t, marks(ctx, t, s), "and writes nothing when it stops")
-	leases, err := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
+	leases := must.Do(s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}))(t)
 	var left []string
 	for i := range leases.Items {
 		if l := &leases.Items[i]; strings.Contains(text(t, l.ObjectMeta)+text(t, l.Spec), "fenced") {
@@ -287,8 +273,7 @@ func marks(ctx context.Context, t *testing.T, s *scene.Scene) (found []string) {
 		{s.Management, rig.HostResource},
 		{s.Management, requestResource},
 	} {
-		list, err := in.on.Dynamic().Resource(in.what).List(ctx, metav1.ListOptions{})
-		require.NoError(t, err)
+		list := must.Do(in.on.Dynamic().Resource(in.what).List(ctx, metav1.ListOptions{}))(t)
 		for _, o := range list.Items {
 			carried := text(t, o.GetAnnotations()) + text(t, o.GetFinalizers()) + text(t, o.Object["spec"])
 			found = append(found, mark.FindAllString(carried, -1)...)
@@ -299,7 +284,6 @@ func marks(ctx context.Context, t *testing.T, s *scene.Scene) (found []string) {
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	data, err := json.Marshal(v)
-	require.NoError(t, err)
+	data := must.Do(json.Marshal(v))(t)
 	return string(data)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -26,8 +27,7 @@ import (
 // annotated says whether OpenShift's check, or its stand-in, has asked for a Machine.
 func annotated(ctx context.Context, t *testing.T, s *scene.Scene, machine string) bool {
 	t.Helper()
-	m, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{})
-	require.NoError(t, err)
+	m := must.Do(s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{}))(t)
 	_, is := m.GetAnnotations()[scene.Requested]
 	return is
 }
@@ -46,12 +46,10 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 	})
 	ctx := within(t)
 	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift")))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, unknown))(t)
 	awaitVerdict(ctx, t, s, w.Name, "Unhealthy")
 	requireNotAsked(ctx, t, s, w.Name)
 
@@ -104,8 +102,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 	s.RunMetal3(operator)
 	require.NoError(t, s.RunActuator(ctx))
 	require.NoError(t, s.RunHealthChecks(ctx, requesters))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
 	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
@@ -130,23 +127,17 @@ func TestRespondToMetal3Remediation(t *testing.T) {
 	require.NoError(t, s.Cluster.CreateNamespace(ctx, "capm3-system"))
 	provider := rig.Lease{Namespace: "capm3-system", Name: "controller-leader-election-capm3", Holder: "provider-0", Duration: time.Hour}
 	require.NoError(t, s.Cluster.PutLease(ctx, provider))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
-	require.NoError(t, err)
-	_, err = s.Cluster.CreateTemplate(ctx, "reboot")
-	require.NoError(t, err)
-	machine, err := s.Cluster.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	require.NoError(t, err)
-	_, err = s.Cluster.CreateRemediation(ctx, machine, "reboot")
-	require.NoError(t, err)
+	must.Do(s.Cluster.WaitNode(ctx, w.Name, unknown))(t)
+	must.Do(s.Cluster.CreateTemplate(ctx, "reboot"))(t)
+	machine := must.Do(s.Cluster.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{}))(t)
+	must.Do(s.Cluster.CreateRemediation(ctx, machine, "reboot"))(t)
 	x := awaitRefusal(ctx, t, s, w.Name, "Contested")
 	_, value, _, _ := gateOf(t, x, "Contested")
 	assert.Contains(t, value, provider.Holder)
-	out, err := s.Fencectl(ctx, "status")
-	require.NoError(t, err)
+	out := must.Do(s.Fencectl(ctx, "status"))(t)
 	assert.Regexp(t, `(?m)^scene +Metal3Remediation `+rig.Namespace+`/hung +hung +Pending +- +Contested$`, out.Stdout)
 	requireNoDeletion(t, s, w)
 
@@ -184,10 +175,8 @@ func newRequester(ctx context.Context, t *testing.T, on *rig.ControlPlane) reque
 // client is the stand-in's own one.
 func (q requester) client(t *testing.T) dynamic.Interface {
 	t.Helper()
-	config, err := q.on.RESTConfig("stand-in-cluster-api", requesters)
-	require.NoError(t, err)
-	client, err := dynamic.NewForConfig(config)
-	require.NoError(t, err)
+	config := must.Do(q.on.RESTConfig("stand-in-cluster-api", requesters))(t)
+	client := must.Do(dynamic.NewForConfig(config))(t)
 	return client
 }
 
@@ -216,8 +205,7 @@ func (q requester) make(ctx context.Context, t *testing.T, name string, annotati
 // Machine is its owner, but not its controller.
 func (q requester) ofMachine(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	m, err := q.on.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	m := must.Do(q.on.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 	q.make(ctx, t, name, map[string]string{
 		"cluster.x-k8s.io/cloned-from-name": "power", "cluster.x-k8s.io/cloned-from-groupkind": "FencedRemediationTemplate.fenced.io",
 	}, map[string]string{"cluster.x-k8s.io/cluster-name": scene.ClusterName},
@@ -253,8 +241,7 @@ func held(obj *unstructured.Unstructured) bool {
 // requestsFor are the requests of fenced's kind for a Node.
 func requestsFor(ctx context.Context, t *testing.T, s *scene.Scene, node string) (all []unstructured.Unstructured) {
 	t.Helper()
-	l, err := s.Cluster.Dynamic().Resource(requestResource).Namespace(rig.Namespace).List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
+	l := must.Do(s.Cluster.Dynamic().Resource(requestResource).Namespace(rig.Namespace).List(ctx, metav1.ListOptions{}))(t)
 	for _, r := range l.Items {
 		if r.GetAnnotations()["remediation.medik8s.io/node-name"] == node {
 			all = append(all, r)
@@ -294,8 +281,7 @@ func TestNodeHealthCheckAsksFenced(t *testing.T) {
 	installRequests(ctx, t, s.Cluster, aggregateRequests)
 	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "node-health-check")))
 	require.NoError(t, s.RunNodeHealthChecks(requesters))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	ignoreOn(w, true) // it stays off until it was looked at
 	w.Kubelet.Hang()
@@ -334,8 +320,7 @@ func TestNodeHealthCheckEscalates(t *testing.T) {
 	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "node-health-check-escalating")))
 	require.NoError(t, s.RunNodeHealthChecks(requesters))
 	require.NoError(t, s.RunMachineDeletions())
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	dead := s.Worker("dead")
 	dead.KillBMC()
 	dead.Kubelet.Hang()
@@ -346,8 +331,7 @@ func TestNodeHealthCheckEscalates(t *testing.T) {
 		return err == nil && len(d) > 0
 	}, patience, 100*time.Millisecond, "the Machine is deleted")
 	time.Sleep(3 * time.Second) // what should not happen has time to
-	d, err := s.Cluster.Deletions("machines", dead.Name)
-	require.NoError(t, err)
+	d := must.Do(s.Cluster.Deletions("machines", dead.Name))(t)
 	require.Len(t, d, 1)
 	assert.Equal(t, scene.MachineDeletionUser, d[0].User)
 	requireNoDeletion(t, s, dead)
@@ -363,14 +347,11 @@ var forScene = strings.NewReplacer(
 // for a scene.
 func documented(t *testing.T, name string) []byte {
 	t.Helper()
-	root, err := rig.Root()
-	require.NoError(t, err)
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "systems", "*.md"))
-	require.NoError(t, err)
+	root := must.Do(rig.Root())(t)
+	pages := must.Do(filepath.Glob(filepath.Join(root, "docs", "systems", "*.md")))(t)
 	var found [][]string
 	for _, page := range append(pages, filepath.Join(root, "docs", "systems.md")) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(page))(t)
 		found = append(found, regexp.MustCompile("(?s)( *)<!-- test: "+name+" -->\n *```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)...)
 	}
 	require.Len(t, found, 1, "manifests %q in the documents", name)

@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -45,10 +46,8 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 	reinstall(t, s, renamed, "new-name", renamed.UUID)
 	reinstall(t, s, board, board.Name, "4c4c4544-0042-3510-8054-b4c04f4d3132")
 	labels, annotations := wearEverything(ctx, t, s, full)
-	allow, err := s.Cluster.Forbid(ctx, refused.Name, scene.WornAnnotation, "no owners here")
-	require.NoError(t, err)
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	allow := must.Do(s.Cluster.Forbid(ctx, refused.Name, scene.WornAnnotation, "no owners here"))(t)
+	must.Do(s.StartDaemon(ctx))(t)
 	for _, w := range s.Workers[:4] {
 		w.Kubelet.Hang()
 	}
@@ -66,8 +65,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 
 	awaitRun(ctx, t, s, full.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, full)
-	n, err := s.Cluster.WaitNode(ctx, full.Name, scene.IsReady)
-	require.NoError(t, err)
+	n := must.Do(s.Cluster.WaitNode(ctx, full.Name, scene.IsReady))(t)
 	for k, v := range labels {
 		require.Equal(t, v, n.Labels[k])
 	}
@@ -81,8 +79,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 	assert.Equal(t, 1, goBMC(t, renamed).Counts().Off, "a host that works is not switched off again")
 	for _, w := range s.Workers[:4] {
 		requireOneDeletion(t, s, w)
-		deleted, err := s.Cluster.Deletions("machines", w.Name)
-		require.NoError(t, err)
+		deleted := must.Do(s.Cluster.Deletions("machines", w.Name))(t)
 		assert.Empty(t, deleted, "deletions of Machine %s", w.Name)
 	}
 	requireNodes(ctx, t, s, "new-name", "healthy-1", "healthy-2")
@@ -93,8 +90,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 // reinstall lets the host of a worker boot as another Node from now on.
 func reinstall(t *testing.T, s *scene.Scene, w *scene.Worker, name, uuid string) {
 	t.Helper()
-	client, err := s.Cluster.KubeletClient(name)
-	require.NoError(t, err)
+	client := must.Do(s.Cluster.KubeletClient(name))(t)
 	w.Kubelet.Reinstall(client, name, uuid)
 }
 
@@ -108,10 +104,8 @@ func wearEverything(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.
 		labels[strings.Repeat(domain, 4)+"e/"+fmt.Sprintf("%063d", i)] = strings.Repeat("v", 63)
 	}
 	annotations = map[string]string{"all-of-it": strings.Repeat("a", 255<<10)}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}})
-	require.NoError(t, err)
-	_, err = s.Cluster.Client().CoreV1().Nodes().Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	require.NoError(t, err)
+	patch := must.Do(json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}}))(t)
+	must.Do(s.Cluster.Client().CoreV1().Nodes().Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	return labels, annotations
 }
 
@@ -163,8 +157,7 @@ func TestBadInputDeletesNothing(t *testing.T) {
 	require.NoError(t, s.Worker("stays-on").BMC.IgnoreOff(true))
 	require.NoError(t, s.Worker("zombie").BMC.IgnoreOff(true))
 	require.NoError(t, s.Worker("zombie").BMC.LieOff(true))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	for _, b := range bad {
 		s.Worker(b.Name).Kubelet.Hang()
 	}
@@ -186,8 +179,7 @@ func TestBadInputDeletesNothing(t *testing.T) {
 	for _, b := range bad {
 		untouched(ctx, t, s, s.Worker(b.Name))
 	}
-	st, err := s.Status(ctx)
-	require.NoError(t, err)
+	st := must.Do(s.Status(ctx))(t)
 	assert.NotEmpty(t, st.Degraded())
 }
 
@@ -319,8 +311,7 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 			require.Equal(t, "hung", first.Spec.NodeName)
 			attachment, stays := attach(ctx, t, s, "volume", "hung"), attach(ctx, t, s, "another", "healthy")
 			require.NoError(t, s.Cluster.CreatePod(ctx, "shop", "neighbour", "healthy"))
-			_, err := s.StartDaemon(ctx)
-			require.NoError(t, err)
+			must.Do(s.StartDaemon(ctx))(t)
 			w := s.Worker("hung")
 			ignoreOn(w, true) // it stays off until its pod is elsewhere
 			truth := watchSupply(t, w)
@@ -346,7 +337,7 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 			assert.Less(t, attached.Sub(proven), 5*time.Minute, "Kubernetes alone detaches a volume after 6 minutes")
 			truth.requireOffAt(t, pod.Received)
 
-			_, err = s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, stays, metav1.GetOptions{})
+			_, err := s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, stays, metav1.GetOptions{})
 			require.NoError(t, err, "of another Node")
 			_, err = s.Cluster.Client().CoreV1().Pods("shop").Get(ctx, "neighbour", metav1.GetOptions{})
 			require.NoError(t, err, "on another Node")
@@ -374,15 +365,13 @@ func awaitBound(ctx context.Context, t *testing.T, s *scene.Scene, not types.UID
 func attach(ctx context.Context, t *testing.T, s *scene.Scene, volume, node string) string {
 	t.Helper()
 	attachments := s.Cluster.Client().StorageV1().VolumeAttachments()
-	a, err := attachments.Create(ctx, &storagev1.VolumeAttachment{
+	a := must.Do(attachments.Create(ctx, &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: volume + "-to-" + node},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: "csi.example.com", NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}, metav1.CreateOptions{}))(t)
 	a.Status.Attached = true
-	_, err = attachments.UpdateStatus(ctx, a, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(attachments.UpdateStatus(ctx, a, metav1.UpdateOptions{}))(t)
 	return a.Name
 }
 
@@ -401,12 +390,10 @@ func awaitDetached(ctx context.Context, t *testing.T, s *scene.Scene, attachment
 // VolumeAttachment. // I2
 func releases(t *testing.T, s *scene.Scene, isolation, attachment string) (pod, volume rig.Deletion) {
 	t.Helper()
-	pods, err := s.Cluster.Deletions("pods", "db-0")
-	require.NoError(t, err)
+	pods := must.Do(s.Cluster.Deletions("pods", "db-0"))(t)
 	forced := slices.DeleteFunc(slices.Clone(pods), func(d rig.Deletion) bool { return !d.Forced })
 	require.Len(t, forced, 1, "%v", pods)
-	volumes, err := s.Cluster.Deletions("volumeattachments", attachment)
-	require.NoError(t, err)
+	volumes := must.Do(s.Cluster.Deletions("volumeattachments", attachment))(t)
 	require.Len(t, volumes, 1)
 	pod, volume = forced[0], volumes[0]
 	t.Logf("%s forced the pod out, %s deleted its VolumeAttachment", pod.User, volume.User)

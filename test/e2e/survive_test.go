@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -97,8 +98,7 @@ func survive(t *testing.T, c course) column {
 	}
 	deletions := 0
 	for _, w := range s.Workers {
-		d, err := s.Cluster.NodeDeletions(w.Name)
-		require.NoError(t, err)
+		d := must.Do(s.Cluster.NodeDeletions(w.Name))(t)
 		deletions += len(d)
 	}
 	t.Logf("%d deaths in %s, %s", n, time.Since(began).Round(time.Second), end)
@@ -110,11 +110,9 @@ func TestShippedBinaryHasNoFailpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs, which -short leaves out")
 	}
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	for program, want := range map[string]bool{programs.Fenced: false, programs.Failpoints: true} {
-		code, err := os.ReadFile(program)
-		require.NoError(t, err)
+		code := must.Do(os.ReadFile(program))(t)
 		assert.Equal(t, want, bytes.Contains(code, []byte("FENCED_FAILPOINTS")), filepath.Base(program))
 	}
 }
@@ -124,8 +122,7 @@ func TestShippedBinaryHasNoFailpoints(t *testing.T) {
 // often that was; it ends the last one first.
 func keepAlive(ctx context.Context, t *testing.T, s *scene.Scene, markers string) func() int {
 	t.Helper()
-	programs, err := builds()
-	require.NoError(t, err)
+	programs := must.Do(builds())(t)
 	start := func() (*scene.Daemon, error) {
 		return s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+markers)
 	}
@@ -192,12 +189,10 @@ func forEachNode(t *testing.T, markers string) {
 // died lists the points at which fenced killed itself.
 func died(t *testing.T, markers string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(markers)
-	require.NoError(t, err)
+	entries := must.Do(os.ReadDir(markers))(t)
 	var names []string
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(markers, e.Name()))
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(filepath.Join(markers, e.Name())))(t)
 		if len(text) == 0 && e.Name() != "each" {
 			names = append(names, e.Name())
 		}
@@ -215,9 +210,8 @@ func hang(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
 	w.Kubelet.Hang()
 	renewed := time.Now().Add(-2 * time.Minute).UTC().Format(metav1.RFC3339Micro)
-	_, err := s.Cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, w.Name, types.MergePatchType,
-		fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, renewed), metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(s.Cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, w.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, renewed), metav1.PatchOptions{}))(t)
 }
 
 // insist repeats an order until a fenced that lives long enough has taken it.

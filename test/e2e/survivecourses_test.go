@@ -16,6 +16,7 @@ import (
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -135,8 +136,7 @@ func (t *trial) isPaused() string {
 	r := awaitRun(t.ctx, t.T, t.s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
 	assert.Equal(t, []string{wire.ResultAborted, "Paused"}, []string{r.Result, r.Reason})
 	assert.True(t, w.BMC.Power())
-	_, err := t.s.Cluster.WaitNode(t.ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
+	must.Do(t.s.Cluster.WaitNode(t.ctx, w.Name, scene.IsReady))(t)
 	untouched(t.ctx, t.T, t.s, w)
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))
 	return r.Result
@@ -160,8 +160,7 @@ func (t *trial) reprovisions() string {
 	})
 	assert.Equal(t, []string{wire.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
 	wit.requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
-	d, err := t.s.Management.Deletions("machines", w.Name)
-	require.NoError(t, err)
+	d := must.Do(t.s.Management.Deletions("machines", w.Name))(t)
 	require.Len(t, d, 1, "deletions of the Machine")
 	assert.NotEmpty(t, d[0].UID, "the UID precondition")
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))
@@ -330,8 +329,7 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	ctx := within(t)
 	w := s.Worker("dies")
 	require.NoError(t, w.BMC.IgnoreOff(true))
-	first, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	first := must.Do(s.StartDaemon(ctx))(t)
 	enroll(ctx, t, s, w.Name)
 	first.Kill()
 	truth := watchSupply(t, w)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/port"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -52,8 +53,7 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 		Set: []string{"power.readTimeout=3s", "power.offDeadline=3m"},
 	})
 	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	d := must.Do(s.StartDaemon(ctx))(t)
 	requireGoodStatus(ctx, t, s)
 	dead, silent := s.Worker("dead"), s.Worker("silent")
 	awaitText(ctx, t, s, 0, `^BMCs: 4, 0 not dependable, 4 not checked yet$`, "status")
@@ -74,11 +74,9 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 
 	fencectl(ctx, t, s, 0, "hold", dead.Name, "--reason", "new mainboard")
 	awaitText(ctx, t, s, 2, `^scene +dead +Unhealthy +NodeCondition +\S+ +Hold for \S+, until that changes$`, "status")
-	exit, err := d.Terminate(ctx)
-	require.NoError(t, err)
+	exit := must.Do(d.Terminate(ctx))(t)
 	require.Zero(t, exit)
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	notes := awaitText(ctx, t, s, 0, `^blocked: .*: Hold for `, "timeline", dead.Name, "-o", "wide")
 	assert.Regexp(t, `(?m)^20\S+Z +Order +- +- +.* holds it: new mainboard$`, notes)
 	assert.Regexp(t, `(?m)^20\S+Z +Refused +- +BMCUnreachable +host: `, notes)
@@ -115,8 +113,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	awaitAll(ctx, t, s, func(b wire.BMC) bool {
 		return b.State == "ok" && b.Dependable && b.Identity == "match" && b.Power == "On"
 	})
@@ -183,8 +180,7 @@ func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(wire.BM
 // freeAddress is one that nobody listens at now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	addr, err := port.Free("tcp", "127.0.0.1")
-	require.NoError(t, err)
+	addr := must.Do(port.Free("tcp", "127.0.0.1"))(t)
 	return addr
 }
 
@@ -192,8 +188,7 @@ func freeAddress(t *testing.T) string {
 // daemon does not listen yet.
 func metric(ctx context.Context, t *testing.T, addr, name string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
-	require.NoError(t, err)
+	req := must.Do(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil))(t)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Logf("read the metrics: %v", err)
@@ -217,8 +212,7 @@ func described(ctx context.Context, t *testing.T, c *rig.ControlPlane, objects .
 	t.Helper()
 	var found []corev1.Event
 	for _, o := range objects {
-		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).SearchWithContext(ctx, scheme.Scheme, o)
-		require.NoError(t, err)
+		list := must.Do(c.Client().CoreV1().Events(metav1.NamespaceAll).SearchWithContext(ctx, scheme.Scheme, o))(t)
 		found = append(found, list.Items...)
 	}
 	found = slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "fenced" || e.Reason == "ActionFailed" })
@@ -240,8 +234,7 @@ func ofRuns(events []string) []string {
 // describedNode is what `kubectl describe node` shows of fenced.
 func describedNode(ctx context.Context, t *testing.T, c *rig.ControlPlane, name string) []string {
 	t.Helper()
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}))(t)
 	byName := n.DeepCopy()
 	byName.UID = types.UID(name)
 	return described(ctx, t, c, n, byName)
@@ -249,8 +242,7 @@ func describedNode(ctx context.Context, t *testing.T, c *rig.ControlPlane, name 
 
 func machineObject(ctx context.Context, t *testing.T, s *scene.Scene, name string) *unstructured.Unstructured {
 	t.Helper()
-	obj, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	obj := must.Do(s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 	return obj
 }
 
@@ -265,8 +257,7 @@ func TestEventsTellOfAFence(t *testing.T) {
 		{Name: "hung", Protocol: scene.IPMI}, {Name: "held", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	fencectl(ctx, t, s, 0, "hold", "held", "--reason", "its disk is being replaced")
 	s.Worker("held").Kubelet.Hang()
 	awaitRefusal(ctx, t, s, "held", "Hold")
@@ -298,19 +289,16 @@ func TestFenceWithoutTheRightToTell(t *testing.T) {
 	ctx := within(t)
 	roles := s.Cluster.Client().RbacV1().ClusterRoles()
 	for _, name := range []string{"fenced", "fenced-management"} {
-		role, err := roles.Get(ctx, name, metav1.GetOptions{})
-		require.NoError(t, err)
+		role := must.Do(roles.Get(ctx, name, metav1.GetOptions{}))(t)
 		for i, r := range role.Rules {
 			if slices.Contains(r.Resources, "machines") {
 				role.Rules[i].Verbs = slices.DeleteFunc(r.Verbs, func(v string) bool { return v == "patch" })
 			}
 		}
 		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") || len(r.Verbs) == 0 })
-		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
 	}
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
+	must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
 	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))

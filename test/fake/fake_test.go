@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -72,15 +73,13 @@ func TestFaultsThatTakeTime(t *testing.T) {
 				defer cancel()
 				lives.Go(func() { c.Run(ctx) })
 				h, p := c.Handle("n"), c.BMC("n")
-				before, err := p.Read(t.Context())
-				require.NoError(t, err)
+				before := must.Do(p.Read(t.Context()))(t)
 				h.SetFault(fault)
 				began := time.Now()
 				_, sent := p.Send(t.Context(), bmc.CommandOff)
 				took, on := time.Since(began), h.On()
 				time.Sleep(faultyReboot)
-				after, err := p.Read(t.Context())
-				require.NoError(t, err)
+				after := must.Do(p.Read(t.Context()))(t)
 				assert.Equal(t, fault == Slow, took == slowness, "%s", took)
 				assert.Equal(t, fault != Slow, on)
 				assert.Equal(t, fault == Restarts, bmc.KindOf(sent) == bmc.KindUnreachable)

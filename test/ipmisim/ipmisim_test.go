@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -61,8 +62,7 @@ func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
 
 func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 	t.Helper()
-	b, err := ipmisim.StartGo(t.Context(), o)
-	require.NoError(t, err)
+	b := must.Do(ipmisim.StartGo(t.Context(), o))(t)
 	t.Cleanup(b.Stop)
 	return b
 }
@@ -95,8 +95,7 @@ func TestPowerAsAnotherClientSeesIt(t *testing.T) {
 			require.NoError(t, b.IgnoreOff(false))
 
 			ipmitool(t, b, p.suite, "chassis", "power", "off")
-			on, err := b.Source(t.Context())
-			require.NoError(t, err)
+			on := must.Do(b.Source(t.Context()))(t)
 			assert.False(t, on)
 			require.NoError(t, b.SetPower(true))
 			assert.Equal(t, "Chassis Power is on", ipmitool(t, b, p.suite, "chassis", "power", "status"))
@@ -152,8 +151,7 @@ func TestANewOrderOverrulesALateOne(t *testing.T) {
 func TestAPortThatIsTaken(t *testing.T) {
 	b := startDebian(t, ipmisim.Options{})
 	b.Kill()
-	thief, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()})
-	require.NoError(t, err)
+	thief := must.Do(ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()}))(t)
 	assert.ErrorContains(t, b.Restart(), "somebody else took the port")
 	thief.Stop()
 	assert.NoError(t, b.Restart())
@@ -171,23 +169,19 @@ func TestKG(t *testing.T) {
 // whose RAKP 2 it did not send ends it, with the reason in its log.
 func TestPyghmiEndsAtARefusal(t *testing.T) {
 	b := startPyghmi(t, ipmisim.Options{})
-	conn, err := net.Dial("udp", b.Addr())
-	require.NoError(t, err)
+	conn := must.Do(net.Dial("udp", b.Addr()))(t)
 	defer conn.Close()
 	header := func(payload, length byte) []byte {
 		return []byte{0x06, 0x00, 0xff, 0x07, 0x06, payload, 0, 0, 0, 0, 0, 0, 0, 0, length, 0}
 	}
 	open := append(header(ipmisim.PayloadOpenRequest, 32), make([]byte, 32)...)
-	_, err = conn.Write(open)
-	require.NoError(t, err)
+	must.Do(conn.Write(open))(t)
 	var buf [256]byte
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(pace.Hang)))
-	_, err = conn.Read(buf[:])
-	require.NoError(t, err)
+	must.Do(conn.Read(buf[:]))(t)
 	_, ended := b.Ended()
 	require.False(t, ended)
-	_, err = conn.Write(append(header(ipmisim.PayloadRAKP3, 8), 1, 1, 0, 0, 0, 0, 0, 0))
-	require.NoError(t, err)
+	must.Do(conn.Write(append(header(ipmisim.PayloadRAKP3, 8), 1, 1, 0, 0, 0, 0, 0, 0)))(t)
 	var log string
 	require.Eventually(t, func() bool { log, ended = b.Ended(); return ended }, pace.Hang, 10*time.Millisecond)
 	assert.Contains(t, log, "AttributeError")

@@ -9,17 +9,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
 // Clients that went away without a word leave no socket behind for ever, and one that
 // was only silent is served again.
 func TestRelayForgetsSilentClients(t *testing.T) {
-	bmc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	bmc := must.Do(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer bmc.Close()
-	r, err := StartRelay(bmc.LocalAddr().String())
-	require.NoError(t, err)
+	r := must.Do(StartRelay(bmc.LocalAddr().String()))(t)
 	defer r.Stop()
 	r.mu.Lock()
 	r.idle = 50 * time.Millisecond
@@ -29,12 +28,10 @@ func TestRelayForgetsSilentClients(t *testing.T) {
 		defer r.mu.Unlock()
 		return len(r.back)
 	}
-	client, err := net.Dial("udp", r.Addr())
-	require.NoError(t, err)
+	client := must.Do(net.Dial("udp", r.Addr()))(t)
 	defer client.Close()
 	for range 2 {
-		_, err = client.Write([]byte("ask"))
-		require.NoError(t, err)
+		must.Do(client.Write([]byte("ask")))(t)
 		var buf [8]byte
 		require.NoError(t, bmc.SetReadDeadline(time.Now().Add(pace.Hang)))
 		n, _, err := bmc.ReadFrom(buf[:])
@@ -47,8 +44,7 @@ func TestRelayForgetsSilentClients(t *testing.T) {
 // echo is a peer that sends everything back, behind a relay, and its client.
 func echo(t *testing.T) (*Relay, net.Conn) {
 	t.Helper()
-	peer, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	peer := must.Do(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = peer.Close() })
 	go func() {
 		var buf [64]byte
@@ -60,11 +56,9 @@ func echo(t *testing.T) (*Relay, net.Conn) {
 			_, _ = peer.WriteTo(buf[:n], from)
 		}
 	}()
-	r, err := StartRelay(peer.LocalAddr().String())
-	require.NoError(t, err)
+	r := must.Do(StartRelay(peer.LocalAddr().String()))(t)
 	t.Cleanup(r.Stop)
-	client, err := net.Dial("udp", r.Addr())
-	require.NoError(t, err)
+	client := must.Do(net.Dial("udp", r.Addr()))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return r, client
 }
@@ -73,16 +67,14 @@ func echo(t *testing.T) (*Relay, net.Conn) {
 func exchange(t *testing.T, client net.Conn, n, want int) []byte {
 	t.Helper()
 	for i := range n {
-		_, err := client.Write([]byte{byte(i)})
-		require.NoError(t, err)
+		must.Do(client.Write([]byte{byte(i)}))(t)
 		time.Sleep(time.Millisecond) // a socket's buffer is not endless
 	}
 	var got []byte
 	var buf [64]byte
 	for len(got) < want {
 		require.NoError(t, client.SetReadDeadline(time.Now().Add(pace.Hang)))
-		_, err := client.Read(buf[:])
-		require.NoError(t, err)
+		must.Do(client.Read(buf[:]))(t)
 		got = append(got, buf[0])
 	}
 	return got
@@ -92,12 +84,10 @@ func TestNetworkDelays(t *testing.T) {
 	r, client := echo(t)
 	r.Delay(60 * time.Millisecond)
 	begun := time.Now()
-	_, err := client.Write([]byte{1})
-	require.NoError(t, err)
+	must.Do(client.Write([]byte{1}))(t)
 	var buf [64]byte
 	require.NoError(t, client.SetReadDeadline(time.Now().Add(pace.Hang)))
-	_, err = client.Read(buf[:])
-	require.NoError(t, err)
+	must.Do(client.Read(buf[:]))(t)
 	assert.GreaterOrEqual(t, time.Since(begun), 60*time.Millisecond)
 	assert.Equal(t, 1, r.Asked())
 }
@@ -124,8 +114,7 @@ func TestNetworkLosesAlikeForASeed(t *testing.T) {
 		exchange(t, client, sent, 0)
 		require.Eventually(t, func() bool { return r.Asked() == sent }, pace.Hang, time.Millisecond)
 		r.Network(Network{})
-		_, err := client.Write([]byte{last})
-		require.NoError(t, err)
+		must.Do(client.Write([]byte{last}))(t)
 		<-done // and so is all that went before
 		r.Stop()
 	}

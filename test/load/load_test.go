@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -21,8 +22,7 @@ func TestManyHostsSurviveKills(t *testing.T) {
 	dice.Say(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	programs, err := scene.Build(ctx, t.TempDir(), false)
-	require.NoError(t, err)
+	programs := must.Do(scene.Build(ctx, t.TempDir(), false))(t)
 	r, err := Play(ctx, Options{
 		Hosts: 20, Nodes: 50, LifeMin: 3 * time.Second, LifeMax: 8 * time.Second, MinKills: 3, Seed: dice.Seed(), Quick: true,
 		Programs: programs, Progress: os.Stderr,

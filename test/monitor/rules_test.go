@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 const (
@@ -51,8 +53,7 @@ func readRules(t *testing.T) rules {
 
 func read(t *testing.T, file string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(file))(t)
 	require.NoError(t, yaml.Unmarshal(data, into))
 }
 
@@ -81,8 +82,7 @@ func TestEachAlertFiresAndClears(t *testing.T) {
 		var last time.Duration
 		for _, a := range c.AlertRuleTest {
 			require.Equal(t, c.AlertRuleTest[0].Alertname, a.Alertname, "one alert for each test")
-			at, err := time.ParseDuration(a.EvalTime)
-			require.NoError(t, err)
+			at := must.Do(time.ParseDuration(a.EvalTime))(t)
 			require.Greater(t, at, last)
 			last, course = at, append(course, len(a.ExpAlerts) > 0)
 		}
@@ -98,15 +98,13 @@ func TestEachAlertFiresAndClears(t *testing.T) {
 // The tests of the rules can fail: they notice an alert that never fires, and one that
 // always does.
 func TestBrokenAlertsAreNoticed(t *testing.T) {
-	tests, err := os.ReadFile(testsFile)
-	require.NoError(t, err)
+	tests := must.Do(os.ReadFile(testsFile))(t)
 	for i, r := range readRules(t).Groups[0].Rules {
 		for _, expr := range []string{"vector(0) > 1", "vector(1)"} {
 			broken := readRules(t)
 			broken.Groups[0].Rules[i]["expr"] = expr
 			dir := t.TempDir()
-			data, err := json.Marshal(broken)
-			require.NoError(t, err)
+			data := must.Do(json.Marshal(broken))(t)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(rulesFile)), data, 0o600))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "test.yaml"), tests, 0o600))
 			out, err := promtool(t, "test", "rules", filepath.Join(dir, "test.yaml"))
@@ -118,8 +116,7 @@ func TestBrokenAlertsAreNoticed(t *testing.T) {
 
 // Each alert says how bad it is and what to do, and the documents explain it.
 func TestAlertsAreExplained(t *testing.T) {
-	text, err := os.ReadFile("../../docs/alerts.md")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("../../docs/alerts.md"))(t)
 	for _, r := range readRules(t).Groups[0].Rules {
 		name := r["alert"].(string)
 		assert.Contains(t, []any{"critical", "warning"}, r["labels"].(map[string]any)["severity"], name)
@@ -132,8 +129,7 @@ func TestAlertsAreExplained(t *testing.T) {
 
 // What is on the disk is what Grafana would write, so that a change shows in a diff.
 func TestDashboardIsJSON(t *testing.T) {
-	data, err := os.ReadFile("../../configs/grafana/fenced.json")
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile("../../configs/grafana/fenced.json"))(t)
 	var text bytes.Buffer
 	require.NoError(t, json.Indent(&text, data, "", "  "))
 	assert.Equal(t, text.String(), string(data))

@@ -15,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // rows are the tests that a recipe says fail until its list is done, and those that use what was added.
@@ -24,11 +26,9 @@ const rows = "^(TestEveryDriverIsOpened|TestEveryDriverHasARow|TestEverySchemeHa
 
 func TestRecipes(t *testing.T) {
 	root := copyOfProject(t)
-	text, err := os.ReadFile("../../CONTRIBUTING.md")
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile("../../CONTRIBUTING.md"))(t)
 	for name, most := range map[string]int{"driver": 4, "family": 6, "verb": 6} {
-		archive, err := txtar.ParseFile("testdata/" + name + ".txtar")
-		require.NoError(t, err)
+		archive := must.Do(txtar.ParseFile("testdata/" + name + ".txtar"))(t)
 		edited := map[string]bool{}
 		for _, f := range archive.Files {
 			path, isEdit := strings.CutPrefix(f.Name, "edit ")
@@ -94,8 +94,7 @@ func add(t *testing.T, path string, data []byte) {
 // "~ " writes its line in place of the text.
 func edit(t *testing.T, path, places string) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(path))(t)
 	text := string(data)
 	for _, m := range regexp.MustCompile(`(?m)^([@~]) (.+)\n((?:[^@~].*\n)+)`).FindAllStringSubmatch(places, -1) {
 		old, lines := m[2], m[3]

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -29,11 +30,9 @@ type caller struct {
 
 func start(t *testing.T, o Options) (*Server, caller) {
 	t.Helper()
-	sim, err := Start(o)
-	require.NoError(t, err)
+	sim := must.Do(Start(o))(t)
 	t.Cleanup(sim.Stop)
-	ca, err := os.ReadFile(sim.CAFile())
-	require.NoError(t, err)
+	ca := must.Do(os.ReadFile(sim.CAFile()))(t)
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(ca))
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
@@ -43,11 +42,9 @@ func start(t *testing.T, o Options) (*Server, caller) {
 
 func (c caller) do(method, path, body string) (*http.Response, map[string]any) {
 	c.t.Helper()
-	req, err := http.NewRequest(method, c.sim.URL()+path, strings.NewReader(body))
-	require.NoError(c.t, err)
+	req := must.Do(http.NewRequest(method, c.sim.URL()+path, strings.NewReader(body)))(c.t)
 	req.SetBasicAuth("admin", "secret")
-	resp, err := c.http.Do(req)
-	require.NoError(c.t, err)
+	resp := must.Do(c.http.Do(req))(c.t)
 	defer resp.Body.Close()
 	var v map[string]any
 	if resp.StatusCode != http.StatusNoContent {
@@ -158,8 +155,7 @@ func TestHangAfterTLS(t *testing.T) {
 	assert.Equal(t, 1, sim.Connections(), "TLS stands")
 	assert.Len(t, sim.Requests(), 1, "the request arrived")
 	sim.Faults(func(f *Faults) { f.Hang = false })
-	status, err := c.get(pace.Hang)
-	require.NoError(t, err)
+	status := must.Do(c.get(pace.Hang))(t)
 	assert.Equal(t, http.StatusOK, status)
 }
 
@@ -171,8 +167,7 @@ func TestRestart(t *testing.T) {
 		before := sim.Connections()
 		sim.Restart(down)
 		assert.Zero(t, sim.OpenSessions())
-		status, err := c.get(pace.Hang)
-		require.NoError(t, err)
+		status := must.Do(c.get(pace.Hang))(t)
 		return func() {
 			assert.Equal(t, http.StatusServiceUnavailable, status)
 			assert.Equal(t, before+1, sim.Connections(), "the first was cut")
@@ -195,8 +190,7 @@ func TestRoundTripTime(t *testing.T) {
 	sim, c := start(t, Options{})
 	sim.Faults(func(f *Faults) { f.RTT = rtt })
 	ask := func() {
-		_, err := c.get(pace.Hang)
-		require.NoError(t, err)
+		must.Do(c.get(pace.Hang))(t)
 	}
 	pace.Lasts(t, 3*rtt, rtt, func() {
 		c.http.CloseIdleConnections()

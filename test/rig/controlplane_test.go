@@ -22,6 +22,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -30,8 +31,7 @@ func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
 
 func TestServerSaysItsTrueVersion(t *testing.T) {
 	c := rigtest.Shared(t)
-	v, err := c.Client().Discovery().ServerVersion()
-	require.NoError(t, err)
+	v := must.Do(c.Client().Discovery().ServerVersion())(t)
 	assert.Equal(t, "v1.36.3", v.GitVersion)
 }
 
@@ -39,14 +39,11 @@ func TestFencedHasItsRoleAndNoMore(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	secret := rigtest.Name("role")
 	require.NoError(t, c.CreateSecret(ctx, secret, map[string]string{"username": "u"}))
-	path, err := c.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
-	cfg, err := clientcmd.BuildConfigFromFlags("", path)
-	require.NoError(t, err)
-	fenced, err := kubernetes.NewForConfig(cfg)
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
+	cfg := must.Do(clientcmd.BuildConfigFromFlags("", path))(t)
+	fenced := must.Do(kubernetes.NewForConfig(cfg))(t)
 
-	_, err = fenced.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	_, err := fenced.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	assert.NoError(t, err, "Nodes are what it watches")
 	_, err = fenced.CoreV1().Secrets(rig.Namespace).Get(ctx, secret, metav1.GetOptions{})
 	assert.NoError(t, err, "a Secret is read by its name")
@@ -62,13 +59,12 @@ func TestAPIServerGoesAndReturns(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{Bare: true})
 	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.CreateNamespace(ctx, "kept"))
-	_, err := c.CreateNode(ctx, rig.Node{Name: "once"})
-	require.NoError(t, err)
+	must.Do(c.CreateNode(ctx, rig.Node{Name: "once"}))(t)
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, "once", metav1.DeleteOptions{}))
 	url := c.URL()
 
 	c.StopAPIServer()
-	_, err = c.Client().CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{})
+	_, err := c.Client().CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{})
 	require.ErrorContains(t, err, "connection refused")
 	assert.Error(t, c.FreezeAPIServer(), "nothing to freeze")
 	assert.NoError(t, c.Died(), "a program that the test stopped did not die")
@@ -77,8 +73,7 @@ func TestAPIServerGoesAndReturns(t *testing.T) {
 	assert.Equal(t, url, c.URL())
 	_, err = c.Client().CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{})
 	require.NoError(t, err, "the data outlives the API server")
-	deletions, err := c.NodeDeletions("once")
-	require.NoError(t, err)
+	deletions := must.Do(c.NodeDeletions("once"))(t)
 	require.Len(t, deletions, 1, "and so does the audit log")
 	assert.Empty(t, deletions[0].UID, "that request had no preconditions")
 
@@ -87,8 +82,7 @@ func TestAPIServerGoesAndReturns(t *testing.T) {
 	_, err = c.Client().CoreV1().Namespaces().Get(short, "kept", metav1.GetOptions{})
 	require.ErrorContains(t, err, "deadline exceeded", "a frozen server hangs, it does not refuse")
 	require.NoError(t, c.ThawAPIServer())
-	_, err = c.Client().CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{}))(t)
 }
 
 func TestOneThatDoesNotStartStopsTheOthers(t *testing.T) {
@@ -101,8 +95,7 @@ func TestOneThatDoesNotStartStopsTheOthers(t *testing.T) {
 // children are the processes that this one has started, and that run.
 func children(t *testing.T) (pids []string) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("/proc/[0-9]*/stat"))(t)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -152,17 +145,15 @@ func TestOnlyTheControllerManagerSetsUnknown(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	name := rigtest.Name("hangs")
 	k := rigtest.RunKubelet(t, c, options(name, switchedOn()))
-	before, err := c.WaitNode(ctx, name, ready)
-	require.NoError(t, err)
+	before := must.Do(c.WaitNode(ctx, name, ready))(t)
 	assert.Equal(t, k.BootID(), before.Status.NodeInfo.BootID)
 	assert.Equal(t, "a", before.Labels["zone"])
 
 	k.Hang()
 	start := time.Now()
-	node, err := c.WaitNode(ctx, name, func(n *corev1.Node) bool {
+	node := must.Do(c.WaitNode(ctx, name, func(n *corev1.Node) bool {
 		return rig.ReadyStatus(n) == corev1.ConditionUnknown
-	})
-	require.NoError(t, err)
+	}))(t)
 	t.Logf("Ready=Unknown %s after the hang", time.Since(start).Round(100*time.Millisecond))
 	for _, cond := range node.Status.Conditions {
 		if cond.Type == corev1.NodeReady {
@@ -176,14 +167,12 @@ func TestRunningKubeletNeverRegistersAgain(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	name := rigtest.Name("deleted")
 	k := rigtest.RunKubelet(t, c, options(name, switchedOn()))
-	_, err := c.WaitNode(ctx, name, ready)
-	require.NoError(t, err)
+	must.Do(c.WaitNode(ctx, name, ready))(t)
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
-	_, err = c.WaitNode(ctx, name, gone)
-	require.NoError(t, err)
+	must.Do(c.WaitNode(ctx, name, gone))(t)
 
 	time.Sleep(3 * time.Second) // three heartbeats: long enough to register, were it wrong
-	_, err = c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	_, err := c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "got %v", err)
 	assert.NotEmpty(t, k.BootID())
 }
@@ -193,8 +182,7 @@ func TestZombieRenewsWithoutPower(t *testing.T) {
 	name := rigtest.Name("zombie")
 	p := switchedOn()
 	k := rigtest.RunKubelet(t, c, options(name, p))
-	_, err := c.WaitNode(ctx, name, ready)
-	require.NoError(t, err)
+	must.Do(c.WaitNode(ctx, name, ready))(t)
 	k.SetZombie(true)
 	p.on.Store(false)
 	at := heartbeat(t, c, name)
@@ -217,11 +205,9 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	require.ErrorContains(t, err, "find the version of Cluster API")
 
 	require.NoError(t, c.InstallCRDs(ctx, rig.CAPIv1beta1))
-	_, err = c.CreateCAPICluster(ctx, "blue")
-	require.NoError(t, err)
+	must.Do(c.CreateCAPICluster(ctx, "blue"))(t)
 	clusters := c.Dynamic().Resource(rig.CAPIResource("v1beta1", "clusters")).Namespace(rig.Namespace)
-	_, err = clusters.List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
+	must.Do(clusters.List(ctx, metav1.ListOptions{}))(t)
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta1))
 	require.Eventually(t, func() bool {
 		_, err := clusters.Get(ctx, "blue", metav1.GetOptions{})
@@ -272,16 +258,14 @@ func field(obj *unstructured.Unstructured, path ...string) any {
 func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
 	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
 	name := rigtest.Name("check")
-	_, err := c.CreateNodeCheck(ctx, rig.NodeCheck{
+	must.Do(c.CreateNodeCheck(ctx, rig.NodeCheck{
 		Name: name, Match: map[string]string{"pool": "metal"},
 		Conditions:    []rig.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: "1m"}},
 		MaxUnhealthy:  int64(2),
 		PauseRequests: []string{"upgrade"}, HealthyDelay: "-1s", StormCooldown: "10m",
 		Escalating: []rig.Escalation{{Order: 1, Template: rig.RemediationTemplate("reboot"), Timeout: "5m"}},
-	})
-	require.NoError(t, err)
-	got, err := c.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	}))(t)
+	got := must.Do(c.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, name, metav1.GetOptions{}))(t)
 	assert.Empty(t, got.GetNamespace())
 	assert.Equal(t, map[string]any{
 		"selector":            map[string]any{"matchLabels": map[string]any{"pool": "metal"}},
@@ -300,8 +284,7 @@ func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
 	}))
 	value := "yes"
 	require.NoError(t, c.Annotate(ctx, rig.NodeCheckResource, name, "seen", &value))
-	got, err = c.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
+	got = must.Do(c.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, name, metav1.GetOptions{}))(t)
 	assert.Equal(t, int64(3), field(got, "status", "observedNodes"))
 	assert.Len(t, field(got, "status", "unhealthyNodes"), 1)
 	assert.Equal(t, "yes", got.GetAnnotations()["seen"])
@@ -309,8 +292,7 @@ func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
 
 func TestNodeCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
 	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
-	made, err := c.CreateNodeCheck(ctx, rig.NodeCheck{Name: rigtest.Name("defaults"), Template: rig.RemediationTemplate("reboot")})
-	require.NoError(t, err)
+	made := must.Do(c.CreateNodeCheck(ctx, rig.NodeCheck{Name: rigtest.Name("defaults"), Template: rig.RemediationTemplate("reboot")}))(t)
 	assert.Equal(t, []any{
 		map[string]any{"type": "Ready", "status": "False", "duration": "300s"},
 		map[string]any{"type": "Ready", "status": "Unknown", "duration": "300s"},
@@ -364,14 +346,12 @@ func TestPool(t *testing.T) {
 	pool := &rig.Pool{}
 	t.Cleanup(pool.Stop)
 	borrow := func(o rig.Options) *rig.ControlPlane {
-		planes, err := pool.StartAll(ctx, o)
-		require.NoError(t, err)
+		planes := must.Do(pool.StartAll(ctx, o))(t)
 		t.Cleanup(planes[0].Stop)
 		return planes[0]
 	}
 	deletions := func(c *rig.ControlPlane) []rig.Deletion {
-		d, err := c.AllNodeDeletions()
-		require.NoError(t, err)
+		d := must.Do(c.AllNodeDeletions())(t)
 		return d
 	}
 	has := func(c *rig.ControlPlane, resource schema.GroupVersionResource) bool {
@@ -384,8 +364,7 @@ func TestPool(t *testing.T) {
 	first := borrow(rig.Options{CRDs: []rig.CRDs{rig.Metal3}})
 	dir := first.Dir()
 	for _, name := range []string{"left", "deleted"} {
-		_, err := first.CreateNode(ctx, rig.Node{Name: name})
-		require.NoError(t, err)
+		must.Do(first.CreateNode(ctx, rig.Node{Name: name}))(t)
 	}
 	require.NoError(t, first.Apply(ctx, []byte("apiVersion: metal3.io/v1alpha1\nkind: BareMetalHost\nmetadata: {name: left}\n")))
 	require.NoError(t, first.CreateNamespace(ctx, "left"))
@@ -401,8 +380,7 @@ func TestPool(t *testing.T) {
 	require.Equal(t, dir, second.Dir(), "it is lent again")
 	first.Stop() // the former borrower can no longer stop it
 	for _, r := range []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}, {Group: "metal3.io", Version: "v1alpha1", Resource: "baremetalhosts"}} {
-		left, err := second.Dynamic().Resource(r).List(ctx, metav1.ListOptions{})
-		require.NoError(t, err)
+		left := must.Do(second.Dynamic().Resource(r).List(ctx, metav1.ListOptions{}))(t)
 		assert.Empty(t, left.Items, r.Resource)
 	}
 	_, err := second.Client().CoreV1().Namespaces().Get(ctx, "left", metav1.GetOptions{})
@@ -427,19 +405,17 @@ func TestDeletionsWithoutAnAnswer(t *testing.T) {
 	nodes := c.Client().CoreV1().Nodes()
 	uids := map[string]string{}
 	for i := range 60 {
-		n, err := c.CreateNode(ctx, rig.Node{Name: rigtest.Name("cut")})
-		require.NoError(t, err)
+		n := must.Do(c.CreateNode(ctx, rig.Node{Name: rigtest.Name("cut")}))(t)
 		uids[n.Name] = string(n.UID)
 		short, cancel := context.WithTimeout(ctx, time.Duration(i)*200*time.Microsecond)
-		err = nodes.Delete(short, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID}})
+		err := nodes.Delete(short, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID}})
 		cancel()
 		assert.True(t, err == nil || short.Err() != nil, err)
 	}
 	// What is under way ends at some time, and then its line is in the log.
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		missing, done, cutOff := without(t, ctx, nodes, uids), map[string]string{}, 0
-		all, err := c.AllNodeDeletions()
-		require.NoError(t, err)
+		all := must.Do(c.AllNodeDeletions())(t)
 		for _, d := range all {
 			if uids[d.Name] != "" {
 				require.NotContains(t, done, d.Name, "deleted once")
@@ -455,8 +431,7 @@ func TestDeletionsWithoutAnAnswer(t *testing.T) {
 
 // without are those of uids, UID by name, whose Node is there no more.
 func without(t require.TestingT, ctx context.Context, nodes corev1client.NodeInterface, uids map[string]string) map[string]string {
-	list, err := nodes.List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
+	list := must.Do(nodes.List(ctx, metav1.ListOptions{}))(t)
 	left := maps.Clone(uids)
 	for _, n := range list.Items {
 		delete(left, n.Name)

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -28,8 +29,7 @@ const orphanMaker = "FENCED_RIG_ORPHAN_MAKER"
 
 func TestChildrenDieWithUs(t *testing.T) {
 	if dir := os.Getenv(orphanMaker); dir != "" {
-		p, err := startProcess(dir, "/bin/sleep", []string{"60"})
-		require.NoError(t, err)
+		p := must.Do(startProcess(dir, "/bin/sleep", []string{"60"}))(t)
 		fmt.Printf("child=%d\n", p.cmd.Process.Pid)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -40,8 +40,7 @@ func TestChildrenDieWithUs(t *testing.T) {
 	require.Error(t, err, "the parent killed itself")
 	_, after, found := strings.Cut(string(out), "child=")
 	require.True(t, found, "it said: %s", out)
-	pid, err := strconv.Atoi(strings.TrimSpace(after))
-	require.NoError(t, err)
+	pid := must.Do(strconv.Atoi(strings.TrimSpace(after)))(t)
 	require.Eventually(t, func() bool { return !running(pid) }, time.Minute, 20*time.Millisecond, "the child outlived us")
 }
 
@@ -53,25 +52,22 @@ func running(pid int) bool {
 
 func TestFailedStartShowsTheLog(t *testing.T) {
 	dir := t.TempDir()
-	ca, err := newAuthority()
-	require.NoError(t, err)
+	ca := must.Do(newAuthority())(t)
 	c := &ControlPlane{ca: ca}
 	c.dir.path = dir
 	script := filepath.Join(dir, "broken")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho no such option: $1\nexit 3\n"), 0o700))
-	p, err := startProcess(dir, script, []string{"--bad"})
-	require.NoError(t, err)
-	err = c.await(t.Context(), p, "http://127.0.0.1:1/", nil)
+	p := must.Do(startProcess(dir, script, []string{"--bad"}))(t)
+	err := c.await(t.Context(), p, "http://127.0.0.1:1/", nil)
 	require.ErrorContains(t, err, "exit status 3")
 	require.ErrorContains(t, err, "no such option: --bad")
 	assert.ErrorContains(t, p.died(), "broken ended")
 }
 
 func TestReservedPortRefusesAndIsNotGivenAway(t *testing.T) {
-	p, err := reservePort()
-	require.NoError(t, err)
+	p := must.Do(reservePort())(t)
 	defer p.release()
-	_, err = net.Dial("tcp", p.address())
+	_, err := net.Dial("tcp", p.address())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	l, err := net.Listen("tcp", p.address())
 	if err == nil {
@@ -82,19 +78,17 @@ func TestReservedPortRefusesAndIsNotGivenAway(t *testing.T) {
 
 func TestOneBuildAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "build.lock")
-	unlock, err := lock(t.Context(), path, &bytes.Buffer{})
-	require.NoError(t, err)
+	unlock := must.Do(lock(t.Context(), path, &bytes.Buffer{}))(t)
 
 	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var said bytes.Buffer
-	_, err = lock(short, path, &said)
+	_, err := lock(short, path, &said)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Contains(t, said.String(), "waiting")
 
 	unlock()
-	unlock, err = lock(t.Context(), path, &said)
-	require.NoError(t, err)
+	unlock = must.Do(lock(t.Context(), path, &said))(t)
 	unlock()
 }
 
@@ -108,8 +102,7 @@ func TestAuditLogInTheMiddleOfALine(t *testing.T) {
 	log := line("delete", "a", 200) + "\n" + line("delete", "a", 409) + "\n" + line("update", "a", 200) + "\n" +
 		line("delete", "b", 200) + "\n" + line("delete", "a", 200)[:60]
 	require.NoError(t, os.WriteFile(c.file("audit.log"), []byte(log), 0o600))
-	got, err := c.NodeDeletions("a")
-	require.NoError(t, err)
+	got := must.Do(c.NodeDeletions("a"))(t)
 	assert.Equal(t, []Deletion{{User: "u", Name: "a", UID: "1", ResourceVersion: "7"}}, got)
 }
 
@@ -161,14 +154,12 @@ func TestBusyServerIsNotWaitedForAfterTheEnd(t *testing.T) {
 
 // The programs are kept by a version that is written twice.
 func TestVersionIsThatOfTheModule(t *testing.T) {
-	root, err := Root()
-	require.NoError(t, err)
+	root := must.Do(Root())(t)
 	for module, line := range map[string]string{
 		"clusterapi":   "require " + clusterAPIModule + " " + clusterAPIVersion + "\n",
 		"controlplane": "k8s.io/kubernetes " + kubernetesVersion + " ",
 	} {
-		text, err := os.ReadFile(filepath.Join(root, "test", module, "go.mod"))
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(filepath.Join(root, "test", module, "go.mod")))(t)
 		assert.Contains(t, string(text), line)
 	}
 }
@@ -190,8 +181,7 @@ func TestUnknownMainIsNotBuilt(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		edited, err := os.ReadFile(path)
-		require.NoError(t, err)
+		edited := must.Do(os.ReadFile(path))(t)
 		assert.Equal(t, want, string(edited))
 	}
 }

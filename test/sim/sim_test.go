@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -66,8 +67,7 @@ func TestPasswordsAreFound(t *testing.T) {
 	w := &World{plan: Plan{Seed: 7}}
 	for before := range 7 {
 		said := strings.Repeat("b", before) + w.password("n-1").Reveal() + "\n"
-		record, err := json.Marshal(map[string][]byte{"node": []byte(said)})
-		require.NoError(t, err)
+		record := must.Do(json.Marshal(map[string][]byte{"node": []byte(said)}))(t)
 		assert.True(t, found(said))
 		assert.True(t, found(string(record)), "%d bytes before it", before)
 		assert.True(t, found(base64.RawURLEncoding.EncodeToString([]byte(said))))

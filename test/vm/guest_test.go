@@ -17,6 +17,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/must"
 )
 
 // guestTime bounds the guest's life: about 30 s of waiting, and a boot, on a machine that
@@ -134,8 +135,7 @@ func initrd(t *testing.T, dir string) string {
 		files[m] = filepath.Join(dir, m)
 	}
 	for name, path := range files {
-		content, err := os.ReadFile(path)
-		require.NoError(t, err)
+		content := must.Do(os.ReadFile(path))(t)
 		a.add(name, program, content)
 	}
 	a.add("TRAILER!!!", 0, nil)

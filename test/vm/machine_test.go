@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/ipmi"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/port"
 )
@@ -51,8 +52,7 @@ func start(t *testing.T) *machine {
 	need(t, "ipmi_sim", "openipmi")
 	need(t, "qemu-system-x86_64", "qemu-system-x86")
 	m := &machine{pidFile: filepath.Join(t.TempDir(), "pid")}
-	link, err := port.Free("tcp", "127.0.0.1") // nobody is given it by chance before ipmi_sim has it
-	require.NoError(t, err)
+	link := must.Do(port.Free("tcp", "127.0.0.1"))(t) // nobody is given it by chance before ipmi_sim has it
 	host, number, err := net.SplitHostPort(link)
 	require.NoError(t, err)
 	// A killed test must not leave machines behind: each dies with its BMC.
@@ -60,12 +60,10 @@ func start(t *testing.T) *machine {
 		" -pidfile " + m.pidFile +
 		" -chardev socket,id=ipmi0,host=" + host + ",port=" + number + ",reconnect=2" +
 		" -device ipmi-bmc-extern,id=bmc0,chardev=ipmi0 -device isa-ipmi-kcs,bmc=bmc0"
-	m.bmc, err = ipmisim.StartDebian(context.Background(), ipmisim.Options{ // until the machine has ended
+	m.bmc = must.Do(ipmisim.StartDebian(context.Background(), ipmisim.Options{ // until the machine has ended
 		User: "fence", Password: "secret", Operator: true, UUID: guid, Machine: fmt.Sprintf(running, host, number, qemu),
-	})
-	require.NoError(t, err)
-	e, err := bmc.ParseEndpoint("ipmi://" + m.bmc.Addr())
-	require.NoError(t, err)
+	}))(t)
+	e := must.Do(bmc.ParseEndpoint("ipmi://" + m.bmc.Addr()))(t)
 	m.power = ipmi.New(bmc.Device{
 		Driver: bmc.DriverIPMI, Endpoint: e, Username: "fence", Password: bmc.NewSecret("secret"), CipherSuites: []int{3},
 	}, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute})
@@ -112,8 +110,7 @@ func (m *machine) pid() int {
 // on switches the machine on and gives its process.
 func (m *machine) on(t *testing.T) int {
 	t.Helper()
-	_, err := m.power.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	must.Do(m.power.Send(t.Context(), bmc.CommandOn))(t)
 	require.Eventually(t, func() bool { return m.pid() != 0 }, time.Minute, 20*time.Millisecond, "no machine started")
 	require.Eventually(t, func() bool { return m.read(t).State == bmc.On }, time.Minute, 50*time.Millisecond)
 	return m.pid()
@@ -121,8 +118,7 @@ func (m *machine) on(t *testing.T) int {
 
 func (m *machine) read(t *testing.T) bmc.Reading {
 	t.Helper()
-	r, err := m.power.Read(t.Context())
-	require.NoError(t, err)
+	r := must.Do(m.power.Read(t.Context()))(t)
 	return r
 }
 
@@ -159,13 +155,12 @@ func TestVMOffAndOn(t *testing.T) {
 	first := m.on(t)
 	require.True(t, bmc.UUIDsMatch(guid, m.read(t).Identity.UUID))
 
-	_, err := m.power.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	must.Do(m.power.Send(t.Context(), bmc.CommandOff))(t)
 	m.prove(t)
 
 	second := m.on(t)
 	require.NotEqual(t, first, second)
-	_, err = m.power.Send(t.Context(), bmc.CommandOn)
+	_, err := m.power.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err, "already on")
 	require.Equal(t, second, m.pid(), "on is not a reset")
 }

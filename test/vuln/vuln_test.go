@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
 )
 
 // known says of a function that internal/audit calls that it is vulnerable.
@@ -51,8 +53,7 @@ func fetched(t *testing.T) (built, cache string) {
 		require.NotEqual(t, "true", os.Getenv("CI"), "%s", out)
 		t.Skipf("govulncheck cannot be had: %s", out)
 	}
-	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
-	require.NoError(t, err)
+	out := must.Do(exec.Command("go", "env", "GOMODCACHE").Output())(t)
 	return filepath.Join(dir, "govulncheck"), filepath.Join(strings.TrimSpace(string(out)), "cache/download")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/test/must"
 )
 
 func readsAreExact(t T, d Driver, w *World) {
@@ -33,11 +34,9 @@ func offProofOn(t T, d Driver, w *World) {
 	u := use(t, d, w)
 	defer u.close()
 	assert.Equal(t, bmc.On, u.read().State)
-	_, err := u.send(bmc.CommandOff, d.Patience)
-	require.NoError(t, err)
+	must.Do(u.send(bmc.CommandOff, d.Patience))(t)
 	u.prove()
-	_, err = u.send(bmc.CommandOn, d.Patience)
-	require.NoError(t, err)
+	must.Do(u.send(bmc.CommandOn, d.Patience))(t)
 	u.until("on", func() bool { return u.read().State == bmc.On })
 	assert.True(t, w.On())
 }
@@ -46,8 +45,7 @@ func commandsAreAbsolute(t T, d Driver, w *World) { // I3
 	u := use(t, d, w)
 	defer u.close()
 	for _, c := range []bmc.Command{bmc.CommandOn, bmc.CommandOff, bmc.CommandOff, bmc.CommandOff, bmc.CommandOn, bmc.CommandOn} {
-		_, err := u.send(c, d.Patience)
-		require.NoError(t, err)
+		must.Do(u.send(c, d.Patience))(t)
 		u.until(c.String(), func() bool { return w.On() == (c == bmc.CommandOn) })
 		assert.Equal(t, w.state(), u.read().State)
 	}
@@ -99,8 +97,7 @@ func lateOff(t T, d Driver, w *World) {
 	defer u.close()
 	u.read()
 	start := time.Now()
-	_, err := u.send(bmc.CommandOff, d.Patience)
-	require.NoError(t, err)
+	must.Do(u.send(bmc.CommandOff, d.Patience))(t)
 	p := proof()
 	u.until("proof of off", func() bool {
 		on := w.On() // before the read: what is read Off then was off
@@ -126,8 +123,7 @@ func offThenOn(t T, d Driver, w *World) {
 		require.Less(t, back, 8*d.Patience, "not seen off")
 		require.NoError(t, w.BackOn(back))
 		sent := time.Now()
-		_, err := u.send(bmc.CommandOff, d.Patience)
-		require.NoError(t, err)
+		must.Do(u.send(bmc.CommandOff, d.Patience))(t)
 		for !seen && time.Since(sent) < back+pace {
 			r := u.read()
 			p = p.Add(r)
@@ -219,8 +215,7 @@ func silent(t T, d Driver, w *World, mute func(bool) error, open bool) {
 	if !maybe {
 		assert.Equal(t, bmc.On, r.State)
 	}
-	_, err = u.send(bmc.CommandOff, d.Patience)
-	require.NoError(t, err)
+	must.Do(u.send(bmc.CommandOff, d.Patience))(t)
 	u.prove()
 }
 
@@ -481,8 +476,7 @@ func manyUsers(t T, d Driver, w *World) {
 	var wait sync.WaitGroup
 	var powers []bmc.Power
 	for range 6 {
-		p, err := a.Urgent()(w.Device)
-		require.NoError(t, err)
+		p := must.Do(a.Urgent()(w.Device))(t)
 		powers = append(powers, p)
 	}
 	for _, p := range powers {

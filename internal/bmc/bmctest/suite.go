@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Driver is a driver under test.
@@ -172,8 +173,7 @@ func use(t T, d Driver, w *World) *user { return useAs(t, d, w, w.Device) }
 
 func useAs(t T, d Driver, w *World, device bmc.Device) *user {
 	t.Helper()
-	p, err := w.Open(device)
-	require.NoError(t, err)
+	p := must.Do(w.Open(device))(t)
 	return &user{t: t, d: d, w: w, p: p}
 }
 
@@ -200,8 +200,7 @@ func (u *user) try(limit time.Duration) (bmc.Reading, error) {
 // read reads, and fails the case when that is not possible.
 func (u *user) read() bmc.Reading {
 	u.t.Helper()
-	r, err := u.try(u.d.Patience)
-	require.NoError(u.t, err)
+	r := must.Do(u.try(u.d.Patience))(u.t)
 	return r
 }
 
@@ -318,16 +317,14 @@ func Missing(t *testing.T, why string) {
 // Read returns a reading that must succeed.
 func Read(t *testing.T, p bmc.Power) bmc.Reading {
 	t.Helper()
-	r, err := p.Read(t.Context())
-	require.NoError(t, err)
+	r := must.Do(p.Read(t.Context()))(t)
 	return r
 }
 
 // Send gives a command that must be accepted.
 func Send(t *testing.T, p bmc.Power, c bmc.Command) bmc.Receipt {
 	t.Helper()
-	receipt, err := p.Send(t.Context(), c)
-	require.NoError(t, err)
+	receipt := must.Do(p.Send(t.Context(), c))(t)
 	return receipt
 }
 

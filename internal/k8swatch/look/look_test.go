@@ -307,8 +307,7 @@ func TestMembersAreReadInPages(t *testing.T) {
 	}
 	yes, no := corev1.ConditionTrue, corev1.ConditionFalse
 	s := &pagedMembers{t: t, pages: [][]corev1.Pod{full("forger"), append(full("forger"), memberPod("cp-1", yes)), {memberPod("cp-2", yes), memberPod("forger", no)}, {memberPod("cp-3", yes)}}}
-	l, err := s.look()
-	require.NoError(t, err)
+	l := must.Do(s.look())(t)
 	assert.True(t, l.look.MembersKnown)
 	assert.Equal(t, []policy.Member{{Node: "forger"}, {Node: "cp-1", Healthy: true}, {Node: "cp-2", Healthy: true}, {Node: "cp-3", Healthy: true}}, l.look.Members)
 	assert.Equal(t, []string{"", "page-1", "page-2", "page-3"}, s.asked)
@@ -326,8 +325,7 @@ func TestListOfMembersThatBreaksOffIsNone(t *testing.T) {
 	assert.Equal(t, []string{"", "page-1", "page-2"}, s.asked)
 
 	s.gone, s.asked = 0, nil
-	l, err = s.look()
-	require.NoError(t, err)
+	l = must.Do(s.look())(t)
 	assert.True(t, l.look.MembersKnown)
 	assert.Equal(t, []string{"", "page-1", "page-2"}, s.asked)
 

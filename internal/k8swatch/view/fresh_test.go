@@ -1,9 +1,15 @@
 package view
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +18,10 @@ import (
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // listAll gives every store a full list at this version, proven at that time.
@@ -223,4 +231,138 @@ func TestProofLaw(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A busy machine delays an API server by many seconds.
+func init() { client.RequestTimeout = 20 * time.Second }
+
+// served is a Cache whose API server is this handler: only for answers that a
+// real API server does not give on demand.
+func served(t *testing.T, h http.HandlerFunc) *Cache {
+	t.Helper()
+	c := must.Do(New(Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}, zap.NewNop()))(t)
+	return c
+}
+
+// running runs a Cache until stop, which may be called again.
+func running(t *testing.T, c *Cache) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// tally counts the requests that were answered, by path, other than those of freshness.
+type tally struct {
+	mu      sync.Mutex
+	answers map[string]int
+}
+
+func (a *tally) counts(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h(w, r)
+		if r.URL.Query().Get("limit") == "1" {
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.answers == nil {
+			a.answers = map[string]int{}
+		}
+		a.answers[r.URL.Path]++
+	}
+}
+
+// again says whether every kind that a Cache watches was asked for three times: as a
+// stream, as a list, and after the answer to that was taken in.
+func (a *tally) again(c *Cache) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	stores := c.work.watched()
+	for _, s := range stores {
+		path := "/api/v1/nodes"
+		switch {
+		case s.pods():
+			path = "/api/v1/namespaces/" + s.namespace + "/pods"
+		case !s.builtIn():
+			path = "/apis/" + s.Group + "/" + s.gvr.Version + "/" + s.gvr.Resource // no impostor moves it
+		}
+		if a.answers[path] < 3 {
+			return false
+		}
+	}
+	return len(stores) > 0
+}
+
+// The view that everything is judged by never comes from an impostor.
+func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
+	t.Parallel()
+	for name, answer := range k8stest.Impostors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked tally
+			c := served(t, asked.counts(answer))
+			stop := running(t, c)
+			defer stop()
+			k8stest.Until(t, time.Minute, "every kind was asked for again after an answer", func() bool { return asked.again(c) })
+			stop()
+			assert.False(t, c.View().Synced)
+			assert.Empty(t, c.Changes())
+		})
+	}
+}
+
+// A list that never ends is given up, and what was read of it is not the view.
+func TestListWithoutEndIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var pages atomic.Int64
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if path.Base(r.URL.Path) != "nodes" || r.URL.Query().Get("watch") != "" || r.URL.Query().Get("limit") == "1" {
+			k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
+			return
+		}
+		n := pages.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"more-%d"},"items":[]}`, n)
+	})
+	stop := running(t, c)
+	defer stop()
+	k8stest.Until(t, time.Minute, "the list is given up", func() bool {
+		return strings.Contains(c.View().Problem, "objects") || pages.Load() > maxPages+10
+	})
+	stop()
+	assert.LessOrEqual(t, pages.Load(), int64(maxPages))
+	assert.False(t, c.View().Synced)
+}
+
+// A frame of a watch that never ends is given up, too, and is no view.
+func TestEndlessFrameOfAWatchEnds(t *testing.T) {
+	var sent atomic.Int64
+	givenUp := make(chan struct{}, 1)
+	frame := k8stest.Endless(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n", &sent)
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			frame(w, r)
+			select {
+			case givenUp <- struct{}{}:
+			default:
+			}
+			return
+		}
+		k8stest.Status(w, 404, "NotFound", "x")
+	})
+	stop := running(t, c)
+	select {
+	case <-givenUp:
+	case <-time.After(time.Minute):
+		assert.Fail(t, "the watch was not given up")
+	}
+	stop()
+	assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+k8stest.Slack))
+	assert.False(t, c.View().Synced)
+	assert.Empty(t, c.Changes())
 }

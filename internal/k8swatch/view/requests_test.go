@@ -393,9 +393,8 @@ func TestKindOfANamespacesChecksContestsOnlyThere(t *testing.T) {
 			st.gvr, st.synced, st.reached, st.proven = infraMachines, true, 7, time.Now()
 			c.adjustRequests()
 			add(tc.late)
-			found, err := isRequested(t, c.RequestPlaces(&policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: tc.target, Name: "m"},
-				&policy.Node{Name: "w-2", OpenShiftMachine: tc.target + "/m"}), remediate.Target{Machine: "m", MachineUID: "u-" + tc.target, Namespace: tc.target, Node: "w-2"})
-			require.NoError(t, err)
+			found := must.Do(isRequested(t, c.RequestPlaces(&policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: tc.target, Name: "m"},
+				&policy.Node{Name: "w-2", OpenShiftMachine: tc.target + "/m"}), remediate.Target{Machine: "m", MachineUID: "u-" + tc.target, Namespace: tc.target, Node: "w-2"}))(t)
 			assert.Equal(t, tc.contested, found)
 			assert.Equal(t, tc.asked, asked)
 		})

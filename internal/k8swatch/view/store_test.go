@@ -310,8 +310,7 @@ func bareMetalNode(i int) *corev1.Node {
 
 // asSent is the object as it comes over the wire: with texts of its own.
 func asSent(tb testing.TB, n *corev1.Node) *corev1.Node {
-	data, err := n.Marshal()
-	require.NoError(tb, err)
+	data := must.Do(n.Marshal())(tb)
 	fresh := &corev1.Node{}
 	require.NoError(tb, fresh.Unmarshal(data))
 	return fresh

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,11 +13,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
 var (
@@ -145,5 +153,125 @@ func TestNodeThatCannotBeSavedIsRefused(t *testing.T) { // I21
 		require.NoError(t, err)
 		assert.Len(t, data, len(node))
 		assert.Equal(t, remediate.Backup{UID: "u1", ResourceVersion: "1"}, b)
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
+
+// A busy machine delays an API server by many seconds.
+func init() { client.RequestTimeout = 20 * time.Second }
+
+// serversAt is one API server as a kubeconfig names it.
+func serversAt(t *testing.T, kubeconfig string) *client.Servers {
+	t.Helper()
+	s := client.NewServer("workload", kubeconfig, false, nil, zap.NewNop())
+	require.NoError(t, s.Connect())
+	return &client.Servers{Work: s, Manage: s, Served: client.ClusterGVR}
+}
+
+// served is an API server that is this handler: only for answers that a real one does not give on demand.
+func served(t *testing.T, h http.HandlerFunc) *client.Servers {
+	t.Helper()
+	return serversAt(t, k8stest.Served(t, h))
+}
+
+func runsAt(t *testing.T, h http.HandlerFunc) *Runs {
+	t.Helper()
+	return NewRuns(served(t, h), nil)
+}
+
+func handoversAt(t *testing.T, h http.HandlerFunc) Handovers {
+	t.Helper()
+	return NewHandovers(served(t, h), func(schema.GroupKind) bool { return false }, func(c *policy.Check) *policy.Check { return c })
+}
+
+// dial is a control plane with the rights that the product ships.
+func dial(t *testing.T, c *rig.ControlPlane) *client.Servers {
+	t.Helper()
+	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
+	return serversAt(t, path)
+}
+
+func announcerAt(t *testing.T, c *rig.ControlPlane) *Announcer {
+	t.Helper()
+	return NewAnnouncer(dial(t, c).Work)
+}
+
+// The reason of the condition Disabled does not depend on the words of the message.
+func TestReasonOfADisabledNodeCheck(t *testing.T) {
+	r := policy.CheckReport{State: policy.StateDisabled, Message: "MachineHealthCheck is what its template is called"}
+	assert.Equal(t, "RemediationTemplateInvalid", disabledCondition(&r).reason)
+	r.Conflicting, r.Message = true, "another check may remediate the same Nodes"
+	assert.Equal(t, "ConflictingMachineHealthCheckDetected", disabledCondition(&r).reason)
+}
+
+var (
+	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	later = noon.Add(time.Hour)
+)
+
+func transition(l conditionList, kind string) string {
+	_, m := l.find(kind)
+	text, _ := m["lastTransitionTime"].(string)
+	return text
+}
+
+// An older condition's time moves with its message, too; a standard one's only
+// with its status.
+func TestTransitionTimes(t *testing.T) {
+	blocked := condition{kind: "RemediationAllowed", status: "False", severity: "Warning", reason: "TooManyUnhealthy", message: "2 of 3"}
+	worse, open := blocked, condition{kind: "RemediationAllowed", status: "True", reason: "RemediationAllowed"}
+	worse.message = "3 of 3"
+	for which, moves := range map[conditionStyle]bool{severe: true, standard: false} {
+		first := conditionList{}.with(which, blocked, noon)
+		again := first.with(which, blocked, later)
+		assert.Equal(t, first, again, "nothing is written when nothing changed")
+		changed := first.with(which, worse, later)
+		assert.NotEqual(t, first, changed)
+		assert.Equal(t, moves, transition(changed, "RemediationAllowed") == "2026-01-01T13:00:00Z")
+		assert.Equal(t, "2026-01-01T13:00:00Z", transition(first.with(which, open, later), "RemediationAllowed"))
+	}
+}
+
+func TestConditionsOfOthersStay(t *testing.T) {
+	l := conditionList{map[string]any{"type": "Zeal", "status": "True"}, "nonsense", map[string]any{"type": "Ardour", "status": "True"}}
+	got := l.with(severe, condition{kind: "Middle", status: "True"}, noon)
+	assert.Len(t, got, 4)
+	assert.Len(t, l, 3, "the list that was read is not written")
+	for _, kind := range []string{"Zeal", "Ardour", "Middle"} {
+		assert.Equal(t, "True", got.status(kind))
+	}
+}
+
+func TestStatusOfCountsOnly(t *testing.T) {
+	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": policy.OpenShiftMachineAPI, "status": map[string]any{
+		"expectedMachines": int64(3), "currentHealthy": int64(3), "remediationsAllowed": int64(1),
+		"conditions": []any{map[string]any{"type": "RemediationAllowed", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}},
+	}}}
+	r := policy.CheckReport{APIVersion: policy.OpenShiftMachineAPI, Expected: 3, Healthy: 3, RemediationsAllowed: 1, Allowed: true}
+	assert.Empty(t, changedStatus(live, &r, later))
+	r.Healthy, r.RemediationsAllowed = 2, 0
+	assert.Equal(t, map[string]any{"currentHealthy": int64(2), "remediationsAllowed": int64(0)}, changedStatus(live, &r, later))
+}
+
+// OwnerRemediated False in either list makes a verdict of ours a deletion.
+func TestVerdictThatWouldDeleteTheMachine(t *testing.T) {
+	marked := []any{map[string]any{"type": "OwnerRemediated", "status": "False"}}
+	waiting := []any{map[string]any{"type": "OwnerRemediated", "status": "True"}}
+	for name, c := range map[string]struct {
+		version string
+		status  map[string]any
+		deletes bool
+	}{
+		"standard":                {"v1beta2", map[string]any{"conditions": marked}, true},
+		"old, of v1beta2":         {"v1beta2", map[string]any{"deprecated": map[string]any{"v1beta1": map[string]any{"conditions": marked}}}, true},
+		"old, of v1beta1":         {"v1beta1", map[string]any{"conditions": marked}, true},
+		"only old is left behind": {"v1beta1", map[string]any{"conditions": marked, "v1beta2": map[string]any{"conditions": waiting}}, true},
+		"standard of v1beta1":     {"v1beta1", map[string]any{"v1beta2": map[string]any{"conditions": marked}}, true},
+		"owner at work":           {"v1beta2", map[string]any{"conditions": waiting}, false},
+		"none":                    {"v1beta2", map[string]any{}, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.x-k8s.io/" + c.version, "kind": "Machine", "status": c.status}}
+		assert.Equal(t, c.deletes, wouldDelete(u), name)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 func open(t *testing.T) *store {
 	t.Helper()
-	s, err := Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	s := must.Do(Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s.(*store)
 }
@@ -73,8 +73,7 @@ func TestSavesOfOneMomentShareACommit(t *testing.T) {
 	together(t, s, saves...)
 	assert.Equal(t, 1, commitsOf(t, s)-before)
 	for i, v := range versions {
-		r, err := s.Get(t.Context(), state.KindRun, fmt.Sprint(i))
-		require.NoError(t, err)
+		r := must.Do(s.Get(t.Context(), state.KindRun, fmt.Sprint(i)))(t)
 		assert.Equal(t, v, r.Version)
 		assert.Equal(t, fmt.Sprint(i), string(r.Data))
 		for _, other := range versions[i+1:] {
@@ -88,8 +87,7 @@ func TestSavesOfOneMomentShareACommit(t *testing.T) {
 func TestChangesThatShareACommitAreComparedEach(t *testing.T) {
 	t.Parallel()
 	s, ctx := open(t), t.Context()
-	first, err := s.Put(ctx, record("a", 0))
-	require.NoError(t, err)
+	first := must.Do(s.Put(ctx, record("a", 0)))(t)
 	gone, leave := context.WithCancel(ctx)
 	var errs [7]error
 	var second uint64
@@ -115,8 +113,7 @@ func TestChangesThatShareACommitAreComparedEach(t *testing.T) {
 	require.ErrorIs(t, errs[4], context.Canceled)
 	require.ErrorIs(t, errs[5], state.ErrNotFound)
 	require.NoError(t, errs[6])
-	list, err := s.List(ctx, state.KindRun)
-	require.NoError(t, err)
+	list := must.Do(s.List(ctx, state.KindRun))(t)
 	var keys []string
 	for _, r := range list {
 		keys = append(keys, r.Key)
@@ -146,8 +143,7 @@ func TestFailureOfOneChangeIsNotThatOfOthers(t *testing.T) {
 	_, err := s.Get(ctx, state.KindRun, "half")
 	require.ErrorIs(t, err, state.ErrNotFound)
 	for _, key := range []string{"a", "b"} {
-		_, err := s.Get(ctx, state.KindRun, key)
-		require.NoError(t, err)
+		must.Do(s.Get(ctx, state.KindRun, key))(t)
 	}
 }
 
@@ -156,8 +152,7 @@ func TestFailureOfOneChangeIsNotThatOfOthers(t *testing.T) {
 func TestFailedCommitTellsNobodyMore(t *testing.T) {
 	t.Parallel()
 	s, ctx := open(t), t.Context()
-	version, err := s.Put(ctx, record("a", 0))
-	require.NoError(t, err)
+	version := must.Do(s.Put(ctx, record("a", 0)))(t)
 	s.db.MaxSize = 1 // the file must not grow
 	var errs [3]error
 	together(t, s,
@@ -174,9 +169,8 @@ func TestFailedCommitTellsNobodyMore(t *testing.T) {
 		require.NotErrorIs(t, err, state.ErrNotFound, i)
 	}
 	s.db.MaxSize = 0
-	_, err = s.Get(ctx, state.KindRun, "a")
-	require.NoError(t, err)
-	_, err = s.Put(ctx, record("b", 0))
+	must.Do(s.Get(ctx, state.KindRun, "a"))(t)
+	_, err := s.Put(ctx, record("b", 0))
 	require.NoError(t, err, "the store goes on")
 }
 
@@ -188,6 +182,5 @@ func TestChangeWithoutACommitIsNoSuccess(t *testing.T) {
 	ch := s.commits.add(ctx, func(*bolt.Tx) error { panic("damaged") })
 	assert.PanicsWithValue(t, "damaged", func() { _ = s.commits.wait(ch) })
 	require.ErrorIs(t, s.commits.wait(before), errNotCommitted)
-	_, err := s.Put(ctx, record("a", 0))
-	require.NoError(t, err)
+	must.Do(s.Put(ctx, record("a", 0)))(t)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestBoltConformance(t *testing.T) {
@@ -24,26 +25,22 @@ func TestBoltConformance(t *testing.T) {
 
 func TestBoltHasOneHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := boltstore.Open(path)
-	require.NoError(t, err)
-	_, err = boltstore.Open(path)
+	s := must.Do(boltstore.Open(path))(t)
+	_, err := boltstore.Open(path)
 	require.ErrorIs(t, err, state.ErrLocked)
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "held by another fenced")
 	require.NoError(t, s.Close())
-	s, err = boltstore.Open(path)
-	require.NoError(t, err)
+	s = must.Do(boltstore.Open(path))(t)
 	require.NoError(t, s.Close())
 }
 
 func TestBoltFileIsPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	for range 2 { // created, then found with a wider mode
-		s, err := boltstore.Open(path)
-		require.NoError(t, err)
+		s := must.Do(boltstore.Open(path))(t)
 		require.NoError(t, s.Close())
-		fi, err := os.Stat(path)
-		require.NoError(t, err)
+		fi := must.Do(os.Stat(path))(t)
 		require.Equal(t, os.FileMode(0o600), fi.Mode())
 		require.NoError(t, os.Chmod(path, 0o644))
 	}
@@ -52,10 +49,8 @@ func TestBoltFileIsPrivate(t *testing.T) {
 func TestBoltIDsDiffer(t *testing.T) {
 	ids := map[string]bool{}
 	for range 3 {
-		s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-		require.NoError(t, err)
-		id, err := state.ID(t.Context(), s)
-		require.NoError(t, err)
+		s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+		id := must.Do(state.ID(t.Context(), s))(t)
 		require.NoError(t, s.Close())
 		ids[id] = true
 	}
@@ -64,8 +59,7 @@ func TestBoltIDsDiffer(t *testing.T) {
 
 // edit changes a state file without the store.
 func edit(t *testing.T, path string, do func(*bolt.Tx) error) {
-	db, err := bolt.Open(path, 0o600, nil)
-	require.NoError(t, err)
+	db := must.Do(bolt.Open(path, 0o600, nil))(t)
 	assert.NoError(t, db.Update(do))
 	require.NoError(t, db.Close())
 }
@@ -99,17 +93,14 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 // changed no byte.
 func refused(t *testing.T, do func(*bolt.Tx) error) error {
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := boltstore.Open(path)
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(path))(t)
 	require.NoError(t, s.Close())
 	edit(t, path, do)
-	before, err := os.ReadFile(path)
-	require.NoError(t, err)
+	before := must.Do(os.ReadFile(path))(t)
 	_, openErr := boltstore.Open(path)
 	require.Error(t, openErr)
 	require.ErrorContains(t, openErr, path)
-	after, err := os.ReadFile(path)
-	require.NoError(t, err)
+	after := must.Do(os.ReadFile(path))(t)
 	require.Equal(t, before, after, "a refused file was written to")
 	return openErr
 }
@@ -117,15 +108,12 @@ func refused(t *testing.T, do func(*bolt.Tx) error) error {
 // A file that was cut short or has another content is an error with the path, not a crash.
 func TestBoltDamagedFile(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good.db")
-	s, err := boltstore.Open(good)
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(good))(t)
 	for i := range 50 {
-		_, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprint(i), Data: make([]byte, 1000)})
-		require.NoError(t, err)
+		must.Do(s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprint(i), Data: make([]byte, 1000)}))(t)
 	}
 	require.NoError(t, s.Close())
-	whole, err := os.ReadFile(good)
-	require.NoError(t, err)
+	whole := must.Do(os.ReadFile(good))(t)
 
 	garbage := make([]byte, len(whole))
 	for i := range garbage {
@@ -143,7 +131,7 @@ func TestBoltDamagedFile(t *testing.T) {
 		require.Error(t, err, name)
 		require.ErrorContains(t, err, path)
 	}
-	_, err = boltstore.Open(filepath.Join(t.TempDir(), "none", "state.db"))
+	_, err := boltstore.Open(filepath.Join(t.TempDir(), "none", "state.db"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -159,8 +147,7 @@ func TestBoltFollowsNoLink(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, nil, 0o644)) // bbolt would initialize an empty file
 	_, err = boltstore.Open(path)
 	require.ErrorContains(t, err, "symbolic link")
-	fi, err := os.Stat(other)
-	require.NoError(t, err)
+	fi := must.Do(os.Stat(other))(t)
 	require.Zero(t, fi.Size())
 	require.Equal(t, os.FileMode(0o644), fi.Mode())
 }
@@ -182,12 +169,10 @@ func TestBoltRefusesWhatIsNoFile(t *testing.T) {
 	for name, do := range kinds {
 		path := filepath.Join(dir, name)
 		require.NoError(t, do(path))
-		before, err := os.Lstat(path)
-		require.NoError(t, err)
-		_, err = boltstore.Open(path)
+		before := must.Do(os.Lstat(path))(t)
+		_, err := boltstore.Open(path)
 		require.ErrorContains(t, err, "refused, because it is not a regular file", name)
-		after, err := os.Lstat(path)
-		require.NoError(t, err)
+		after := must.Do(os.Lstat(path))(t)
 		require.Equal(t, before.Mode(), after.Mode(), name)
 	}
 }
@@ -205,8 +190,7 @@ func TestBoltAsRootRefusesASecondName(t *testing.T) {
 		return
 	}
 	require.ErrorContains(t, err, "refused, because it has 2 names")
-	fi, err := os.Stat(other)
-	require.NoError(t, err)
+	fi := must.Do(os.Stat(other))(t)
 	require.Zero(t, fi.Size())
 	require.Equal(t, os.FileMode(0o644), fi.Mode())
 }

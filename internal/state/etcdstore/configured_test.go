@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 // A cluster that only one of two instances knows is owned by that one. When both know it, whoever of
@@ -87,19 +88,16 @@ func TestClaimOfARemovedClusterIsReleased(t *testing.T) {
 	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	a.awaitClaim(t, "prod")
 	client := etcdClient(t, c)
-	member, err := client.Get(t.Context(), prefix+"ha/member/a")
-	require.NoError(t, err)
+	member := must.Do(client.Get(t.Context(), prefix+"ha/member/a"))(t)
 	require.Len(t, member.Kvs, 1)
-	_, err = client.Put(t.Context(), prefix+"ha/owner/lab", `{"instance":"a"}`, clientv3.WithLease(clientv3.LeaseID(member.Kvs[0].Lease)))
-	require.NoError(t, err)
+	must.Do(client.Put(t.Context(), prefix+"ha/owner/lab", `{"instance":"a"}`, clientv3.WithLease(clientv3.LeaseID(member.Kvs[0].Lease))))(t)
 	require.Eventually(t, func() bool {
 		owner, err := client.Get(t.Context(), prefix+"ha/owner/lab")
 		return err == nil && len(owner.Kvs) == 0
 	}, eventually, 20*time.Millisecond)
 	_, called := a.claim("lab")
 	assert.False(t, called)
-	last, err := client.Get(t.Context(), prefix+"ha/last/lab")
-	require.NoError(t, err)
+	last := must.Do(client.Get(t.Context(), prefix+"ha/last/lab"))(t)
 	require.Len(t, last.Kvs, 1)
 	assert.JSONEq(t, `{"instance":"a","givenUp":false}`, string(last.Kvs[0].Value), "the next owner waits for what it might have sent")
 }
@@ -189,11 +187,10 @@ func TestStepAsideOutlastsTheSession(t *testing.T) {
 	b := startInstance(t, c, prefix, "b", []string{"prod"}, keepClaim)
 	b.awaitClaim(t, "prod")
 	client := etcdClient(t, c)
-	member, err := client.Get(t.Context(), prefix+"ha/member/a")
-	require.NoError(t, err)
+	member := must.Do(client.Get(t.Context(), prefix+"ha/member/a"))(t)
 	require.Len(t, member.Kvs, 1)
 	revision := member.Kvs[0].CreateRevision
-	_, err = client.Revoke(t.Context(), clientv3.LeaseID(member.Kvs[0].Lease))
+	_, err := client.Revoke(t.Context(), clientv3.LeaseID(member.Kvs[0].Lease))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		member, err = client.Get(t.Context(), prefix+"ha/member/a")

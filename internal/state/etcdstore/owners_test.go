@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/etcdstore"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -58,10 +59,9 @@ func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, cluste
 
 func startOn(t *testing.T, s state.Store, name string, clusters []string, times times, onClaim func(context.Context, state.Claim)) *instance {
 	t.Helper()
-	owners, err := etcdstore.NewOwners(s, etcdstore.OwnersConfig{
+	owners := must.Do(etcdstore.NewOwners(s, etcdstore.OwnersConfig{
 		Instance: name, TTL: times.ttl, TakeoverDelay: times.delay, MinOwnership: minOwnership,
-	})
-	require.NoError(t, err)
+	}))(t)
 	for _, cluster := range clusters {
 		owners.Add(cluster)
 	}
@@ -139,8 +139,7 @@ func TestOwnerHandsOverInOrder(t *testing.T) {
 	until := old.Until()
 	require.LessOrEqual(t, time.Until(until), lasting.ttl-lasting.ttl/5)
 	require.Eventually(t, func() bool { return old.Until().After(until) }, eventually, 20*time.Millisecond, "the session is renewed")
-	v, err := old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("of a")})
-	require.NoError(t, err)
+	v := must.Do(old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("of a")}))(t)
 
 	b := startInstance(t, c, prefix, "b", []string{"prod"}, keepClaim)
 	require.Eventually(t, func() bool { return b.owners.Owner("prod").Instance == "a" }, eventually, 20*time.Millisecond,
@@ -150,16 +149,14 @@ func TestOwnerHandsOverInOrder(t *testing.T) {
 	require.Greater(t, fresh.Epoch, old.Epoch)
 
 	// The writes of the old owner are refused, whatever their version. // I19
-	_, err = old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("late")})
+	_, err := old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("late")})
 	require.ErrorIs(t, err, state.ErrNotOwner)
 	_, err = old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "new", Data: []byte("late")})
 	require.ErrorIs(t, err, state.ErrNotOwner)
 	require.ErrorIs(t, old.Store.Delete(t.Context(), state.KindRun, "r", v), state.ErrNotOwner)
-	r, err := fresh.Store.Get(t.Context(), state.KindRun, "r")
-	require.NoError(t, err)
+	r := must.Do(fresh.Store.Get(t.Context(), state.KindRun, "r"))(t)
 	require.Equal(t, "of a", string(r.Data), "what a saved is b's to go on from")
-	_, err = fresh.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: r.Version, Data: []byte("of b")})
-	require.NoError(t, err)
+	must.Do(fresh.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: r.Version, Data: []byte("of b")}))(t)
 }
 
 // An owner that loses its connection ends its claim before another instance can act. The next
@@ -320,9 +317,8 @@ func TestOwnerKeyRemoved(t *testing.T) {
 	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	first := a.awaitClaim(t, "prod")
 	client := etcdClient(t, c)
-	_, err := client.Delete(t.Context(), prefix+"ha/owner/prod")
-	require.NoError(t, err)
-	_, err = first.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r"})
+	must.Do(client.Delete(t.Context(), prefix+"ha/owner/prod"))(t)
+	_, err := first.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r"})
 	require.ErrorIs(t, err, state.ErrNotOwner)
 	require.Eventually(t, func() bool {
 		again, ok := a.claim("prod")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/etcdstore"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -122,8 +123,7 @@ func TestMembersDieDuringWrites(t *testing.T) {
 	for i := 1; i < len(versions); i++ {
 		require.Greater(t, versions[i], versions[i-1])
 	}
-	got, err := s.Get(t.Context(), state.KindRun, "counter")
-	require.NoError(t, err)
+	got := must.Do(s.Get(t.Context(), state.KindRun, "counter"))(t)
 	require.Equal(t, fmt.Sprint(len(versions)-1), string(got.Data))
 	require.Equal(t, versions[len(versions)-1], got.Version)
 }

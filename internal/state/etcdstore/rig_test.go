@@ -19,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/etcdstore"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -72,8 +73,7 @@ func startEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
 		t.Skip("needs an etcd, which -short leaves out")
 	}
 	o.Progress = os.Stderr
-	c, err := rig.StartEtcd(t.Context(), o)
-	require.NoError(t, err)
+	c := must.Do(rig.StartEtcd(t.Context(), o))(t)
 	return c
 }
 
@@ -94,8 +94,7 @@ func etcdPath(c *rig.EtcdCluster, prefix string) string {
 
 func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
 	t.Helper()
-	s, err := openEtcdAt(etcdPath(c, prefix))
-	require.NoError(t, err)
+	s := must.Do(openEtcdAt(etcdPath(c, prefix)))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
@@ -103,8 +102,7 @@ func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
 // etcdClient returns a client that writes without the store.
 func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Minute, Logger: zap.NewNop()})
-	require.NoError(t, err)
+	client := must.Do(clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Minute, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }

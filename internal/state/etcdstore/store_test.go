@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -42,8 +43,7 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 		return err
 	}
 	put := func(key, value string) {
-		_, err := client.Put(t.Context(), key, value)
-		require.NoError(t, err)
+		must.Do(client.Put(t.Context(), key, value))(t)
 	}
 	prefix := newPrefix()
 	s := openEtcd(t, c, prefix)
@@ -90,14 +90,11 @@ func TestEtcdDamagedValues(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
 	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
-	_, err := client.Put(t.Context(), prefix+"rec/run/r", "?")
-	require.NoError(t, err)
-	_, err = s.Get(t.Context(), state.KindRun, "r")
+	must.Do(client.Put(t.Context(), prefix+"rec/run/r", "?"))(t)
+	_, err := s.Get(t.Context(), state.KindRun, "r")
 	require.ErrorContains(t, err, "damaged")
-	_, err = s.Put(t.Context(), state.Record{Kind: state.KindBackup, Key: "b", Data: make([]byte, 2<<20)})
-	require.NoError(t, err)
-	_, err = client.Delete(t.Context(), prefix+"part/", clientv3.WithPrefix())
-	require.NoError(t, err)
+	must.Do(s.Put(t.Context(), state.Record{Kind: state.KindBackup, Key: "b", Data: make([]byte, 2<<20)}))(t)
+	must.Do(client.Delete(t.Context(), prefix+"part/", clientv3.WithPrefix()))(t)
 	_, err = s.Get(t.Context(), state.KindBackup, "b")
 	require.ErrorContains(t, err, "damaged: 0 of 4 parts")
 	_, err = s.List(t.Context(), state.KindBackup)
@@ -110,8 +107,7 @@ func TestEtcdParts(t *testing.T) {
 	c, prefix := sharedEtcd(t), newPrefix()
 	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
 	parts := func() int64 {
-		resp, err := client.Get(t.Context(), prefix+"part/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-		require.NoError(t, err)
+		resp := must.Do(client.Get(t.Context(), prefix+"part/", clientv3.WithPrefix(), clientv3.WithCountOnly()))(t)
 		return resp.Count
 	}
 	r := state.Record{Kind: state.KindBackup, Key: "a", Data: bytes.Repeat([]byte("x"), 1<<20)}
@@ -145,8 +141,7 @@ func TestEtcdParts(t *testing.T) {
 	leases, err := client.Leases(t.Context())
 	require.NoError(t, err)
 	for _, l := range leases.Leases {
-		ttl, err := client.TimeToLive(t.Context(), l.ID, clientv3.WithAttachedKeys())
-		require.NoError(t, err)
+		ttl := must.Do(client.TimeToLive(t.Context(), l.ID, clientv3.WithAttachedKeys()))(t)
 		for _, key := range ttl.Keys {
 			require.False(t, bytes.HasPrefix(key, []byte(prefix)) && bytes.Contains(key, []byte(hex.EncodeToString([]byte("a/b")))),
 				"a part that a record points to would run out with its lease")
@@ -158,11 +153,9 @@ func TestEtcdListOfManyPages(t *testing.T) {
 	t.Parallel()
 	s := openEtcd(t, sharedEtcd(t), newPrefix())
 	for i := range 150 {
-		_, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprintf("%03d", i)})
-		require.NoError(t, err)
+		must.Do(s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprintf("%03d", i)}))(t)
 	}
-	all, err := s.List(t.Context(), state.KindRun)
-	require.NoError(t, err)
+	all := must.Do(s.List(t.Context(), state.KindRun))(t)
 	require.Len(t, all, 150)
 	for i, r := range all {
 		require.Equal(t, fmt.Sprintf("%03d", i), r.Key)
@@ -173,15 +166,13 @@ func TestEtcdWithTLS(t *testing.T) {
 	t.Parallel()
 	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
 	conf := etcdstore.Config{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
-	s, err := etcdstore.Open(t.Context(), conf)
-	require.NoError(t, err)
-	_, err = state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
-	require.NoError(t, err)
+	s := must.Do(etcdstore.Open(t.Context(), conf))(t)
+	must.Do(state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"}))(t)
 	require.NoError(t, s.Close())
 
 	conf.DialTimeout = 2 * time.Second
 	conf.Cert, conf.Key = "", ""
-	_, err = etcdstore.Open(t.Context(), conf)
+	_, err := etcdstore.Open(t.Context(), conf)
 	require.ErrorContains(t, err, c.Endpoints()[0], "it asks for a client's certificate")
 	conf.CA = "/nowhere"
 	_, err = etcdstore.Open(t.Context(), conf)
@@ -190,8 +181,7 @@ func TestEtcdWithTLS(t *testing.T) {
 
 func openBolt(t *testing.T) state.Store {
 	t.Helper()
-	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
@@ -203,20 +193,16 @@ func TestExportMovesBetweenEngines(t *testing.T) {
 	statetest.Fill(t, from, 400<<10) // base64 makes it too large for one key of etcd
 	want := statetest.Records(t, from)
 	for _, step := range [][2]state.Store{{from, through}, {through, to}} {
-		n, err := state.Import(t.Context(), step[1], bytes.NewReader(statetest.Export(t, step[0])))
-		require.NoError(t, err)
+		n := must.Do(state.Import(t.Context(), step[1], bytes.NewReader(statetest.Export(t, step[0]))))(t)
 		require.Len(t, want, n)
 		require.Equal(t, want, statetest.Records(t, step[1]))
 		require.NoError(t, state.CheckComplete(t.Context(), step[1]))
 	}
-	runs, err := state.LoadRuns(t.Context(), to)
-	require.NoError(t, err)
+	runs := must.Do(state.LoadRuns(t.Context(), to))(t)
 	require.Len(t, runs, 1)
 	require.True(t, runs[0].Open())
-	first, err := state.ID(t.Context(), from)
-	require.NoError(t, err)
-	second, err := state.ID(t.Context(), to)
-	require.NoError(t, err)
+	first := must.Do(state.ID(t.Context(), from))(t)
+	second := must.Do(state.ID(t.Context(), to))(t)
 	require.NotEqual(t, first, second, "another store has another id")
 }
 

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -37,24 +38,20 @@ func lostAnswer(t *testing.T) (*store, *rig.EtcdCluster) {
 	if testing.Short() {
 		t.Skip("needs an etcd, which -short leaves out")
 	}
-	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{Members: 1, Progress: os.Stderr})
-	require.NoError(t, err)
+	c := must.Do(rig.StartEtcd(t.Context(), rig.EtcdOptions{Members: 1, Progress: os.Stderr}))(t)
 	t.Cleanup(c.Stop)
-	s, err := openEtcd(t.Context(), Config{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute})
-	require.NoError(t, err)
+	s := must.Do(openEtcd(t.Context(), Config{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute}))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s, c
 }
 
 // carryOut makes a write as etcd does if the answer is lost.
 func (s *store) carryOut(t *testing.T, kind state.Kind, version uint64, data string) write {
-	n, err := s.newNonce()
-	require.NoError(t, err)
+	n := must.Do(s.newNonce())(t)
 	value, _ := pack(n, []byte(data))
 	w := write{kind: kind, key: s.kindPrefix(kind) + "k", version: version, nonce: n}
 	w.ops = []clientv3.Op{clientv3.OpPut(w.key, string(value))}
-	resp, err := s.commit(t.Context(), w, version)
-	require.NoError(t, err)
+	resp := must.Do(s.commit(t.Context(), w, version))(t)
 	require.True(t, resp.Succeeded)
 	return w
 }
@@ -66,29 +63,26 @@ func TestAnswersThatAreLost(t *testing.T) {
 		return s.Put(t.Context(), state.Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
 	}
 	read := func(kind state.Kind) state.Record {
-		r, err := s.Get(t.Context(), kind, "k")
-		require.NoError(t, err)
+		r := must.Do(s.Get(t.Context(), kind, "k"))(t)
 		return r
 	}
 
 	// A repeated write finds that it was carried out.
 	w := s.carryOut(t, state.KindRun, 0, "one")
-	v, err := s.write(t.Context(), w)
-	require.NoError(t, err)
+	v := must.Do(s.write(t.Context(), w))(t)
 	require.Equal(t, read(state.KindRun).Version, v)
 
 	// A worker that got no answer continues from the version that it has.
 	for range 2 {
 		w = s.carryOut(t, state.KindRun, v, "unheard of")
 		s.uncertain.add(w)
-		v, err = put(state.KindRun, v, "next")
-		require.NoError(t, err)
+		v = must.Do(put(state.KindRun, v, "next"))(t)
 		require.Equal(t, "next", string(read(state.KindRun).Data))
 	}
 	// It does not overwrite a later write of another instance.
 	s.uncertain.add(s.carryOut(t, state.KindRun, v, "unheard of"))
 	s.carryOut(t, state.KindRun, read(state.KindRun).Version, "by another")
-	_, err = put(state.KindRun, v, "over it")
+	_, err := put(state.KindRun, v, "over it")
 	require.ErrorIs(t, err, state.ErrConflict)
 	require.Equal(t, "by another", string(read(state.KindRun).Data))
 
@@ -196,8 +190,7 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	kv := &forbidding{KV: s.client.KV}
 	s.client.KV = kv
 	kv.writes.Store(true)
-	owners, err := NewOwners(s, OwnersConfig{Instance: "a", TTL: 15 * time.Second})
-	require.NoError(t, err)
+	owners := must.Do(NewOwners(s, OwnersConfig{Instance: "a", TTL: 15 * time.Second}))(t)
 	owners.Add("prod")
 	guarding := make(chan state.Claim, 1)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
 )
 
 // writerEnv tells the second process which store to write to.
@@ -29,8 +30,7 @@ const crashKeys = 4
 // writeUntilKilled puts and deletes records without end. After each success it prints
 // "key version data" or "key 0 -".
 func writeUntilKilled(t *testing.T, e Engine, path string) {
-	s, err := e.Open(path)
-	require.NoError(t, err)
+	s := must.Do(e.Open(path))(t)
 	for i := 0; ; i++ {
 		key := fmt.Sprintf("k%d", i%crashKeys)
 		old, err := s.Get(t.Context(), state.KindRun, key)
@@ -40,8 +40,7 @@ func writeUntilKilled(t *testing.T, e Engine, path string) {
 			continue
 		}
 		data := fmt.Sprintf("data-%d", i)
-		v, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: key, Version: old.Version, Data: []byte(data)})
-		require.NoError(t, err)
+		v := must.Do(s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: key, Version: old.Version, Data: []byte(data)}))(t)
 		fmt.Printf("%s %d %s\n", key, v, data)
 	}
 }
@@ -103,8 +102,7 @@ func runUntilKilled(t *testing.T, path string, n int, acknowledged func(line str
 	root, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(root)+"$", "-test.timeout=60s")
 	cmd.Env = append(append(os.Environ(), writerEnv+"="+path), env...)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must.Do(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // too late is harmless
 	defer watchdog.Stop()
@@ -119,8 +117,7 @@ func runUntilKilled(t *testing.T, path string, n int, acknowledged func(line str
 }
 
 func contents(t *testing.T, s state.Store) map[string]string {
-	list, err := s.List(t.Context(), state.KindRun)
-	require.NoError(t, err)
+	list := must.Do(s.List(t.Context(), state.KindRun))(t)
 	found := map[string]string{}
 	for _, r := range list {
 		found[r.Key] = fmt.Sprintf("%d %s", r.Version, r.Data)
@@ -145,8 +142,7 @@ const writers = 16
 // manyWriteUntilKilled has many goroutines put records without end, each a record of its own.
 // After each success it prints "key count".
 func manyWriteUntilKilled(t *testing.T, e Engine, path string) {
-	s, err := e.Open(path)
-	require.NoError(t, err)
+	s := must.Do(e.Open(path))(t)
 	var g sync.WaitGroup
 	for i := range writers {
 		g.Go(func() {
@@ -190,8 +186,7 @@ func crashOfMany(t *testing.T, e Engine) {
 		killManyWriters(t, path, n, acked)
 		s, err := e.Open(path)
 		require.NoError(t, err, "round %d: open after the kill", round)
-		list, err := s.List(t.Context(), state.KindRun)
-		require.NoError(t, err)
+		list := must.Do(s.List(t.Context(), state.KindRun))(t)
 		require.NoError(t, s.Close())
 		found := map[string]int{}
 		for _, r := range list {

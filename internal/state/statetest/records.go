@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 // The functions below write and read single records, as another instance would or as an earlier
@@ -91,30 +92,22 @@ var everyKind = []state.Kind{
 func Fill(t *testing.T, s state.Store, size int) {
 	ctx := t.Context()
 	run := remediate.Run{ID: "r1", Step: remediate.PowerOn, Started: time.Now().UTC()}
-	_, err := state.SaveRun(ctx, s, run)
-	require.NoError(t, err)
+	must.Do(state.SaveRun(ctx, s, run))(t)
 	node := []byte(`{"metadata":{"name":"n","note":"` + strings.Repeat("x", size) + `"}}`)
 	require.NoError(t, state.SaveBackup(ctx, s, state.Backup{RunID: run.ID, NodeUID: "u", Node: node, Saved: time.Now()}))
-	_, err = SaveCluster(ctx, s, state.Cluster{Name: "prod", Armed: true})
-	require.NoError(t, err)
-	_, err = state.SavePin(ctx, s, state.Pin{Host: "prod/n"})
-	require.NoError(t, err)
-	_, err = SaveFreeze(ctx, s, state.Freeze{RunID: run.ID, Host: "prod/n"})
-	require.NoError(t, err)
-	_, err = SaveHold(ctx, s, state.Hold{Cluster: "prod", Node: "n", By: "ann"})
-	require.NoError(t, err)
-	taken, err := TakeSlot(ctx, s, 1, state.Slot{Cluster: "c", Run: run.ID})
-	require.NoError(t, err)
+	must.Do(SaveCluster(ctx, s, state.Cluster{Name: "prod", Armed: true}))(t)
+	must.Do(state.SavePin(ctx, s, state.Pin{Host: "prod/n"}))(t)
+	must.Do(SaveFreeze(ctx, s, state.Freeze{RunID: run.ID, Host: "prod/n"}))(t)
+	must.Do(SaveHold(ctx, s, state.Hold{Cluster: "prod", Node: "n", By: "ann"}))(t)
+	taken := must.Do(TakeSlot(ctx, s, 1, state.Slot{Cluster: "c", Run: run.ID}))(t)
 	require.True(t, taken)
-	_, err = s.Put(ctx, state.Record{Kind: state.KindMeta, Key: "more", Data: []byte{0xff, '\n'}})
-	require.NoError(t, err)
+	must.Do(s.Put(ctx, state.Record{Kind: state.KindMeta, Key: "more", Data: []byte{0xff, '\n'}}))(t)
 }
 
 // Records returns all records of a store but its id, without their versions.
 func Records(t *testing.T, s state.Store) (all []state.Record) {
 	for _, kind := range everyKind {
-		list, err := s.List(t.Context(), kind)
-		require.NoError(t, err)
+		list := must.Do(s.List(t.Context(), kind))(t)
 		for _, r := range list {
 			if r.Key != "store-id" {
 				r.Version = 0
@@ -128,8 +121,7 @@ func Records(t *testing.T, s state.Store) (all []state.Record) {
 // Export returns the export of a store.
 func Export(t *testing.T, s state.Store) []byte {
 	var out bytes.Buffer
-	n, err := state.Export(t.Context(), s, &out)
-	require.NoError(t, err)
+	n := must.Do(state.Export(t.Context(), s, &out))(t)
 	require.Equal(t, len(Records(t, s)), n)
 	return out.Bytes()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Engine is the engine under test.
@@ -61,8 +62,7 @@ func Run(t *testing.T, e Engine) {
 }
 
 func start(t *testing.T, e Engine) state.Store {
-	s, err := e.Open(e.NewPath(t))
-	require.NoError(t, err)
+	s := must.Do(e.Open(e.NewPath(t)))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
@@ -73,17 +73,14 @@ func putAndGet(t *testing.T, s state.Store) {
 	require.ErrorIs(t, err, state.ErrNotFound)
 
 	data := []byte("one")
-	v, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r1", Data: data})
-	require.NoError(t, err)
+	v := must.Do(s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r1", Data: data}))(t)
 	require.NotZero(t, v)
 	data[0] = 'X' // the store must not share the caller's bytes
 
-	r, err := s.Get(ctx, state.KindRun, "r1")
-	require.NoError(t, err)
+	r := must.Do(s.Get(ctx, state.KindRun, "r1"))(t)
 	require.Equal(t, state.Record{Kind: state.KindRun, Key: "r1", Version: v, Data: []byte("one")}, r)
 	r.Data[0] = 'Y' // nor give its own bytes to the caller
-	again, err := s.Get(ctx, state.KindRun, "r1")
-	require.NoError(t, err)
+	again := must.Do(s.Get(ctx, state.KindRun, "r1"))(t)
 	require.Equal(t, "one", string(again.Data))
 
 	for _, kind := range []state.Kind{state.KindBackup, state.KindCluster, state.KindPin, state.KindFreeze, state.KindHold, state.KindSlot, state.KindMeta} {
@@ -101,20 +98,17 @@ func compareAndSet(t *testing.T, s state.Store) {
 	}
 	_, err := put(7, "absent")
 	require.ErrorIs(t, err, state.ErrConflict, "a version of what is not there")
-	v1, err := put(0, "a")
-	require.NoError(t, err)
+	v1 := must.Do(put(0, "a"))(t)
 	_, err = put(0, "b")
 	require.ErrorIs(t, err, state.ErrExists)
-	v2, err := put(v1, "c")
-	require.NoError(t, err)
+	v2 := must.Do(put(v1, "c"))(t)
 	require.Greater(t, v2, v1)
 	_, err = put(v1, "d")
 	require.ErrorIs(t, err, state.ErrConflict)
 	_, err = put(v2+1, "e")
 	require.ErrorIs(t, err, state.ErrConflict)
 
-	r, err := s.Get(ctx, state.KindPin, "h")
-	require.NoError(t, err)
+	r := must.Do(s.Get(ctx, state.KindPin, "h"))(t)
 	require.Equal(t, "c", string(r.Data), "a refused put changes nothing")
 	require.Equal(t, v2, r.Version)
 }
@@ -124,40 +118,34 @@ func compareAndSet(t *testing.T, s state.Store) {
 func versions(t *testing.T, s state.Store) {
 	ctx := t.Context()
 	r := state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")}
-	v1, err := s.Put(ctx, r)
-	require.NoError(t, err)
+	v1 := must.Do(s.Put(ctx, r))(t)
 	require.NoError(t, s.Delete(ctx, r.Kind, r.Key, v1))
-	v2, err := s.Put(ctx, r)
-	require.NoError(t, err)
+	v2 := must.Do(s.Put(ctx, r))(t)
 	require.Greater(t, v2, v1)
 	r.Version = v1
-	_, err = s.Put(ctx, r)
+	_, err := s.Put(ctx, r)
 	require.ErrorIs(t, err, state.ErrConflict)
 }
 
 func deletes(t *testing.T, s state.Store) {
 	ctx := t.Context()
 	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", 1), state.ErrNotFound)
-	v, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r"})
-	require.NoError(t, err)
+	v := must.Do(s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r"}))(t)
 	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", v+1), state.ErrConflict)
 	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", 0), state.ErrConflict)
 	require.NoError(t, s.Delete(ctx, state.KindRun, "r", v))
-	_, err = s.Get(ctx, state.KindRun, "r")
+	_, err := s.Get(ctx, state.KindRun, "r")
 	require.ErrorIs(t, err, state.ErrNotFound)
 }
 
 func lists(t *testing.T, s state.Store) {
 	ctx := t.Context()
-	list, err := s.List(ctx, state.KindRun)
-	require.NoError(t, err)
+	list := must.Do(s.List(ctx, state.KindRun))(t)
 	require.Empty(t, list)
 	for _, key := range []string{"b", "a/2", "c", "a/10", "ä"} {
-		_, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: key, Data: []byte("of " + key)})
-		require.NoError(t, err)
+		must.Do(s.Put(ctx, state.Record{Kind: state.KindRun, Key: key, Data: []byte("of " + key)}))(t)
 	}
-	list, err = s.List(ctx, state.KindRun)
-	require.NoError(t, err)
+	list = must.Do(s.List(ctx, state.KindRun))(t)
 	var keys []string
 	for _, r := range list {
 		keys = append(keys, r.Key)
@@ -166,8 +154,7 @@ func lists(t *testing.T, s state.Store) {
 		require.NotZero(t, r.Version)
 	}
 	require.Equal(t, []string{"a/10", "a/2", "b", "c", "ä"}, keys)
-	other, err := s.List(ctx, state.KindCluster)
-	require.NoError(t, err)
+	other := must.Do(s.List(ctx, state.KindCluster))(t)
 	require.Empty(t, other)
 }
 
@@ -189,19 +176,17 @@ func refusals(t *testing.T, s state.Store) {
 }
 
 func cancelled(t *testing.T, s state.Store) {
-	v, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")})
-	require.NoError(t, err)
+	v := must.Do(s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = s.Get(ctx, state.KindRun, "r")
+	_, err := s.Get(ctx, state.KindRun, "r")
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = s.List(ctx, state.KindRun)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("y")})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", v), context.Canceled)
-	r, err := s.Get(t.Context(), state.KindRun, "r")
-	require.NoError(t, err)
+	r := must.Do(s.Get(t.Context(), state.KindRun, "r"))(t)
 	require.Equal(t, "x", string(r.Data))
 }
 
@@ -225,33 +210,26 @@ func race(t *testing.T, s state.Store) {
 		require.True(t, errors.Is(err, state.ErrExists) || errors.Is(err, state.ErrConflict), err)
 	}
 	require.GreaterOrEqual(t, won, 0)
-	r, err := s.Get(t.Context(), state.KindRun, "r")
-	require.NoError(t, err)
+	r := must.Do(s.Get(t.Context(), state.KindRun, "r"))(t)
 	require.Equal(t, fmt.Sprint(won), string(r.Data))
 }
 
 func reopen(t *testing.T, e Engine) {
 	path := e.NewPath(t)
-	s, err := e.Open(path)
-	require.NoError(t, err)
-	id, err := state.ID(t.Context(), s)
-	require.NoError(t, err)
+	s := must.Do(e.Open(path))(t)
+	id := must.Do(state.ID(t.Context(), s))(t)
 	require.Len(t, id, 26)
-	v, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")})
-	require.NoError(t, err)
+	v := must.Do(s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")}))(t)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close(), "closing twice")
-	_, err = s.Get(t.Context(), state.KindRun, "r")
+	_, err := s.Get(t.Context(), state.KindRun, "r")
 	require.Error(t, err, "a closed store")
 
-	s, err = e.Open(path)
-	require.NoError(t, err)
+	s = must.Do(e.Open(path))(t)
 	defer func() { assert.NoError(t, s.Close()) }()
-	r, err := s.Get(t.Context(), state.KindRun, "r")
-	require.NoError(t, err)
+	r := must.Do(s.Get(t.Context(), state.KindRun, "r"))(t)
 	require.Equal(t, state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("x")}, r)
-	again, err := state.ID(t.Context(), s)
-	require.NoError(t, err)
+	again := must.Do(state.ID(t.Context(), s))(t)
 	require.Equal(t, id, again)
 }
 
@@ -271,8 +249,7 @@ func watches(t *testing.T, e Engine) {
 		}
 		return s, err
 	}
-	own, err := open()
-	require.NoError(t, err)
+	own := must.Do(open())(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changed := own.Watch(ctx)
@@ -318,8 +295,7 @@ func loses(t *testing.T, own, other state.Store, changed <-chan struct{}) {
 	}()
 	for seen := 0; seen < writes; {
 		await(t, changed, fmt.Sprintf("%d of %d changes were seen", seen, writes))
-		list, err := own.List(t.Context(), state.KindHold)
-		require.NoError(t, err)
+		list := must.Do(own.List(t.Context(), state.KindHold))(t)
 		seen = len(list)
 	}
 	require.NoError(t, <-wrote)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestFigure(t *testing.T) {
@@ -104,8 +105,7 @@ func TestNeeds(t *testing.T) {
 	for _, n := range needs {
 		t.Run(n.what, func(t *testing.T) {
 			t.Parallel()
-			f, err := n.measure(t.Context(), 0, 1, here)
-			require.NoError(t, err)
+			f := must.Do(n.measure(t.Context(), 0, 1, here))(t)
 			assert.Equal(t, n.trips, f.trips())
 			assert.GreaterOrEqual(t, f.wall(), n.least(0))
 		})
@@ -119,8 +119,7 @@ func TestHold(t *testing.T) {
 			bmctest.Missing(t, err.Error())
 		}
 	}
-	c, err := hold(t.Context(), 0, 1, here)
-	require.NoError(t, err)
+	c := must.Do(hold(t.Context(), 0, 1, here))(t)
 	require.Len(t, c.rows, len(entries))
 	ours := c.rows[0]
 	for i, r := range c.rows {
@@ -136,8 +135,7 @@ func TestWorkerErrors(t *testing.T) {
 	err := Serve(t.Context(), bytes.NewBufferString(`{"Tool":"telnet"}`), io.Discard)
 	require.ErrorContains(t, err, "telnet")
 	e := entry{tool: "fenced", over: startGo}
-	c, err := e.start(t.Context(), 0, here)
-	require.NoError(t, err)
+	c := must.Do(e.start(t.Context(), 0, here))(t)
 	defer c.end()
 	_, err = c.do("reboot")
 	require.ErrorContains(t, err, "nothing to do")
@@ -147,15 +145,13 @@ func TestWorkerErrors(t *testing.T) {
 
 // A fleet of ten with one hung BMC: the others are done with before that one is.
 func TestFleet(t *testing.T) {
-	f, err := startFleet(t.Context(), 10)
-	require.NoError(t, err)
+	f := must.Do(startFleet(t.Context(), 10))(t)
 	defer f.stop()
 	require.NoError(t, f.hang(1, true))
-	_, err = f.each(t.Context(), 0, 1, isolate)
-	require.NoError(t, err)
+	must.Do(f.each(t.Context(), 0, 1, isolate))(t)
 	for i, b := range f.bmcs {
 		assert.Equal(t, i == 0, b.Power())
 	}
-	_, err = f.each(t.Context(), 1, 0, readOn)
+	_, err := f.each(t.Context(), 1, 0, readOn)
 	require.ErrorContains(t, err, "reads Off")
 }

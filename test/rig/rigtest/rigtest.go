@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -131,8 +132,7 @@ func start(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second))
 		defer cancel()
 	}
-	planes, err := pool.StartAll(ctx, options...)
-	require.NoError(t, err)
+	planes := must.Do(pool.StartAll(ctx, options...))(t)
 	return planes
 }
 
@@ -145,8 +145,7 @@ func Name(base string) string { return fmt.Sprintf("%s-%d", base, names.Add(1)) 
 // RunKubelet runs a simulated kubelet, with a kubelet's credentials, until the test ends.
 func RunKubelet(t *testing.T, c *rig.ControlPlane, o rig.KubeletOptions) *rig.Kubelet {
 	t.Helper()
-	client, err := c.KubeletClient(o.NodeName)
-	require.NoError(t, err)
+	client := must.Do(c.KubeletClient(o.NodeName))(t)
 	k := rig.NewKubelet(client, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
