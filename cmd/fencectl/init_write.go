@@ -52,10 +52,8 @@ func writeFiles(dir string, files []setup.File, force bool) error {
 		return &exitError{code: exitConflict, err: fmt.Errorf("init: nothing was written: %s exists already", strings.Join(exist, ", ")), hint: []string{
 			"--output-dir DIR writes to another directory, --dry-run only shows what was seen, --force replaces the files"}}
 	}
-	for _, sub := range []string{"hosts.d", "policies.d", "credentials"} { // fenced.yaml and the next steps name them
-		if err := w.makeDirs(filepath.Join(dir, sub)); err != nil {
-			return fmt.Errorf("init: %w", err)
-		}
+	if err := w.makeTree(); err != nil {
+		return fmt.Errorf("init: %w", err)
 	}
 	for _, f := range files {
 		path := filepath.Join(dir, f.Path)
@@ -75,10 +73,12 @@ func checkFiles(dir string, files []setup.File) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	w := writer{dir: tmp, gid: -1}
-	for _, f := range files {
-		if err := w.put(filepath.Join(tmp, f.Path), f, false); err != nil {
-			return fmt.Errorf("init: check the files before they are written: %w", err)
-		}
+	err = w.makeTree()
+	for i := 0; i < len(files) && err == nil; i++ {
+		err = w.put(filepath.Join(tmp, files[i].Path), files[i], false)
+	}
+	if err != nil {
+		return fmt.Errorf("init: check the files before they are written: %w", err)
 	}
 	main := filepath.Join(tmp, "fenced.yaml")
 	policies := func(c config.Config) ([]string, error) {
@@ -153,6 +153,16 @@ func (w writer) own(f *os.File, script bool) error {
 		mode |= 0o100
 	}
 	return f.Chmod(mode)
+}
+
+// makeTree makes the directories that fenced.yaml and the next steps name.
+func (w writer) makeTree() error {
+	for _, sub := range []string{"hosts.d", "policies.d", "credentials"} {
+		if err := w.makeDirs(filepath.Join(w.dir, sub)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeDirs makes the directories that are missing.

@@ -50,7 +50,7 @@ func TestPowerOfAnotherIsNotTouched(t *testing.T) {
 	ctx := within(t)
 	pointAt(ctx, t, s, "alias", "ipmi://"+s.Worker("owner").BMC.Addr()) // not the address that owner's entry has
 	must.Do(s.StartDaemon(ctx))(t)
-	requireGoodStatus(ctx, t, s)
+	requireGaps(ctx, t, s)
 	for _, name := range []string{"owner", "swapped-a", "swapped-b", "alias"} { // nobody may ask the other two
 		must.Do(s.BMCs(ctx, "test", name))(t)
 	}
@@ -148,7 +148,7 @@ func TestForeignBareMetalHosts(t *testing.T) { // I9, I10
 	})
 	ctx := within(t)
 	must.Do(s.StartDaemon(ctx))(t)
-	requireGoodStatus(ctx, t, s)
+	requireGaps(ctx, t, s)
 	pinned, listed := s.Worker("pinned"), s.Worker("listed")
 	fencectl(ctx, t, s, 0, "bmc", "test", pinned.Name) // what the health check would do in ten seconds
 
@@ -240,7 +240,7 @@ func TestBareMetalHostLeadsNowhereNear(t *testing.T) { // I10
 		nameHost(ctx, t, s, name)
 	}
 	must.Do(s.StartDaemon(ctx))(t)
-	requireGoodStatus(ctx, t, s)
+	requireGaps(ctx, t, s)
 	awaitListed(ctx, t, s, "near", "InvalidHost")
 	assert.Contains(t, fencectl(ctx, t, s, 3, "bmc", "test", "near").Stderr, "bmcNetworks")
 	awaitListed(ctx, t, s, "by-name", "BMCUnreachable") // what the name stands for is seen when it is dialed

@@ -235,11 +235,7 @@ func requireStatus(ctx context.Context, t *testing.T, s *scene.Scene, exit int) 
 // status says when all is well.
 func requireGoodStatus(ctx context.Context, t *testing.T, s *scene.Scene) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		st, err := s.Status(ctx)
-		return err == nil && len(st.Degraded()) == 0 && len(st.Clusters) == 1 && len(st.Clusters[0].Checks) == 1 &&
-			st.Clusters[0].Checks[0].Healthy == len(s.Workers)
-	}, patience, 100*time.Millisecond)
+	awaitFencedStatus(ctx, t, s, func(st wire.Status) bool { return len(st.Degraded()) == 0 })
 	st := requireStatus(ctx, t, s, 0)
 	assert.True(t, st.Armed)
 	assert.False(t, st.Paused)
@@ -250,6 +246,28 @@ func requireGoodStatus(ctx context.Context, t *testing.T, s *scene.Scene) {
 	assert.Equal(t, len(s.Workers), c.Nodes)
 	assert.True(t, c.Checks[0].Allowed)
 	assert.Equal(t, len(s.Workers), c.Checks[0].Expected)
+}
+
+// requireGaps waits until the first view is whole, and wants nothing wrong but that some Nodes could not
+// be fenced: hosts that nobody has enrolled, or that are there twice.
+func requireGaps(ctx context.Context, t *testing.T, s *scene.Scene) {
+	t.Helper()
+	awaitFencedStatus(ctx, t, s, func(st wire.Status) bool {
+		if len(st.Clusters) != 1 || st.Clusters[0].Cover == nil || len(st.Clusters[0].Cover.Gaps) == 0 {
+			return false
+		}
+		st.Clusters[0].Cover, st.BMCs = nil, wire.BMCCount{}
+		return len(st.Degraded()) == 0
+	})
+}
+
+// awaitFencedStatus waits until the one check has found every worker healthy, and the status is as it must be.
+func awaitFencedStatus(ctx context.Context, t *testing.T, s *scene.Scene, is func(wire.Status) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		st, err := s.Status(ctx)
+		return err == nil && len(st.Clusters) == 1 && len(st.Clusters[0].Checks) == 1 && st.Clusters[0].Checks[0].Healthy == len(s.Workers) && is(st)
+	}, patience, 100*time.Millisecond)
 }
 
 // The audit log tells a fence from the decision to the end, and whoever changes it

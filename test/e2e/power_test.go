@@ -33,7 +33,7 @@ func needAgents(t *testing.T, agents ...string) {
 // enroll vouches for workers' devices, once the daemon has seen the cluster.
 func enroll(ctx context.Context, t *testing.T, s *scene.Scene, names ...string) {
 	t.Helper()
-	requireGoodStatus(ctx, t, s)
+	requireGaps(ctx, t, s)
 	for _, name := range names {
 		fencectl(ctx, t, s, 0, "bmc", "enroll", name, "--reason", "looked at the cabling", "--yes")
 	}
