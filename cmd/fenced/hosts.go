@@ -81,9 +81,6 @@ func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, 
 	if !ok {
 		return bmc.Host{}, false, nil
 	}
-	if why := h.Refused(cluster, of); why != "" {
-		return e.Host, true, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
-	}
 	host := e.ReadPasswords()
 	for _, l := range host.Levels {
 		for i, d := range l.Devices {
@@ -91,6 +88,9 @@ func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, 
 				l.Devices[i].Unusable = &reason.Refusal{Reason: reason.SecretMissing, Message: d.Unusable.Error()}
 			}
 		}
+	}
+	if why := h.Refused(cluster, of); why != "" { // with its credentials: a run may have begun with these devices
+		return host, true, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
 	}
 	return host, true, nil
 }

@@ -20,8 +20,9 @@ import (
 // the one that it names: where it could mean two things it is refused.
 type resolver struct {
 	runs []remediate.Run // on record, of the cluster that was named, or of all
-	// seen says in which of these clusters a Node of this name is seen, or a Machine that names it.
-	seen func(node string) (clusters []string)
+	// seen says in which of these clusters a Node of this name is seen, or a Machine that names it, or the Machine
+	// "namespace/name".
+	seen func(name string) (clusters []string)
 	// nodeOf gives the Node of a Machine that is seen, "" if it has none.
 	nodeOf func(machine string) (node string, err error)
 }
@@ -31,9 +32,13 @@ func (c control) Resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	look, clusters := engine.NewLookup(c.engine), c.clusterNames(n.Cluster)
 	r := resolver{
 		runs: c.engine.Runs(n.Cluster),
-		seen: func(node string) []string {
-			return slices.DeleteFunc(slices.Clone(clusters), func(name string) bool {
-				_, seen := look.Target(name, node, "")
+		seen: func(name string) []string {
+			node, machine := name, ""
+			if strings.Contains(name, "/") {
+				node, machine = "", name
+			}
+			return slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool {
+				_, seen := look.Target(cluster, node, machine)
 				return !seen
 			})
 		},
@@ -77,15 +82,29 @@ func (r resolver) run(n wire.Named) (wire.Named, error) {
 			found = append(found, *run)
 		}
 	}
-	switch {
-	case len(found) > 1:
-		return n, ambiguous(name, namesOf(found))
+	switch others := r.elsewhere(name, found); {
+	case len(found)+len(others) > 1:
+		return n, ambiguous(name, slices.Concat(namesOf(found), others))
 	case len(found) == 1:
 		return wire.Named{Cluster: found[0].Target.Cluster, Run: found[0].ID}, nil
 	case n.Machine != "" || len(r.seen(name)) > 0 || slices.ContainsFunc(r.runs, func(run remediate.Run) bool { return cluster.IsOn(&run, name) }):
 		return n, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + name}
 	}
 	return n, nil
+}
+
+// elsewhere lists the hosts of other clusters that have the name of the host of a run: without the name of a cluster, they
+// may be meant. The ID of a run is that run.
+func (r resolver) elsewhere(name string, found []remediate.Run) (list []string) {
+	if len(found) != 1 || found[0].ID == name {
+		return nil
+	}
+	for _, in := range r.seen(name) {
+		if in != found[0].Target.Cluster {
+			list = append(list, name+" in "+in)
+		}
+	}
+	return list
 }
 
 // host finds the Node or the Machine of a run. The name of a Node means that Node, whether it is seen or
@@ -124,8 +143,8 @@ func (r resolver) node(n wire.Named) (wire.Named, error) {
 			found = append(found, *run)
 		}
 	}
-	means := wire.Named{Cluster: n.Cluster}
-	switch len(found) {
+	means, others := wire.Named{Cluster: n.Cluster}, r.elsewhere(n.Machine, found)
+	switch len(found) + len(others) {
 	case 0:
 		node, err := r.nodeOf(n.Machine)
 		if err != nil {
@@ -135,7 +154,7 @@ func (r resolver) node(n wire.Named) (wire.Named, error) {
 	case 1:
 		means.Cluster, means.Node = found[0].Target.Cluster, found[0].Target.Node
 	default:
-		return n, ambiguous(n.Machine, namesOf(found))
+		return n, ambiguous(n.Machine, slices.Concat(namesOf(found), others))
 	}
 	if means.Node == "" {
 		return n, noNode(n.Machine)

@@ -38,9 +38,10 @@ func TestResolve(t *testing.T) {
 		runs: []remediate.Run{
 			record("a-1", "worker-1", "m-1", remediate.Held), record("a-2", "worker-2", "", remediate.Done), record("a-3", "", "m-3", remediate.PowerOff),
 			record("a-4", "worker-4", "", remediate.Waiting), record("a-5", "a-4", "", remediate.Held), record("a-6", "worker-6", "", remediate.PowerOn),
+			record("a-7", "worker-7", "m-7", remediate.Held),
 		},
-		seen: func(node string) []string {
-			return map[string][]string{"a-6": {"prod"}, "worker-2": {"prod"}, "worker-9": {"prod"}}[node]
+		seen: func(name string) []string {
+			return map[string][]string{"a-6": {"prod"}, "worker-1": {"prod"}, "worker-2": {"prod"}, "worker-7": {"lab"}, "ns/m-7": {"lab", "prod"}, "worker-9": {"prod"}}[name]
 		},
 		nodeOf: func(machine string) (string, error) { return map[string]string{"ns/m-9": "worker-9"}[machine], nil },
 	}
@@ -68,6 +69,10 @@ func TestResolve(t *testing.T) {
 		{want: wire.WantRun, given: wire.Named{Machine: "ns/m-3"}, means: of("a-3")},
 		{want: wire.WantRun, given: wire.Named{Run: "a-4"}, code: reason.AmbiguousName},
 		{want: wire.WantRun, given: wire.Named{Run: "worker-2"}, code: reason.NoRun},
+		{want: wire.WantRun, given: wire.Named{Run: "a-7"}, means: of("a-7")},
+		{want: wire.WantRun, given: wire.Named{Run: "worker-7"}, code: reason.AmbiguousName}, // lab has one, too, without a run
+		{want: wire.WantRun, given: wire.Named{Machine: "ns/m-7"}, code: reason.AmbiguousName},
+		{want: wire.WantNode, given: wire.Named{Machine: "ns/m-7"}, code: reason.AmbiguousName},
 		{want: wire.WantRun, given: wire.Named{Run: "worker-9"}, code: reason.NoRun},
 		{want: wire.WantRun, given: wire.Named{Machine: "ns/nosuch"}, code: reason.NoRun},
 		{want: wire.WantRun, given: wire.Named{Run: "z-1"}, means: wire.Named{Run: "z-1"}}, // perhaps the record of another remediator

@@ -239,12 +239,17 @@ func (e *HostEntry) dropUnread() {
 	levels, passwords, places := e.Levels, e.Passwords, e.places
 	e.Levels, e.Passwords, e.places = nil, nil, nil
 	for l := range levels {
+		var level bmc.Level
+		var sources []PasswordSource
+		var where []string
 		for i, d := range levels[l].Devices {
 			byParameters := d.Driver.Descriptor().ByParameters
 			if known := d.Endpoint.Host != "" && !byParameters || byParameters && d.Part() != ""; known {
-				e.Levels = append(e.Levels, bmc.Level{Devices: []bmc.Device{d}})
-				e.Passwords, e.places = append(e.Passwords, passwords[l][i:i+1]), append(e.places, places[l][i:i+1])
+				level.Devices, sources, where = append(level.Devices, d), append(sources, passwords[l][i]), append(where, places[l][i])
 			}
+		}
+		if len(where) > 0 {
+			e.Levels, e.Passwords, e.places = append(e.Levels, level), append(e.Passwords, sources), append(e.places, where)
 		}
 	}
 }
@@ -452,7 +457,7 @@ func (seen devices) taken(entry int, d bmc.Device) (others []int) {
 			others = append(others, first)
 		}
 	}
-	if len(others) == 0 {
+	if _, noted := parts[which]; !noted { // also if it is refused: what it means may be what a later entry names
 		parts[which] = entry
 	}
 	slices.Sort(others)

@@ -19,17 +19,20 @@ func TestReadHostsRefusesEntries(t *testing.T) {
 		refused []string // names
 		unread  bool
 	}{
-		"nothing":                       {"", nil, false},
-		"an unknown key":                {"- {node: a, cluster: prod, protect: true, " + rest, []string{"prod/a"}, false},
-		"no BMC":                        {"- {node: a, cluster: prod}\n", []string{"prod/a"}, false},
-		"a Machine":                     {"- {machine: ns/m, cluster: prod, uuid: x, " + rest, []string{"prod/machine/ns/m"}, false},
-		"a Node and a Machine":          {"- {node: a, machine: ns/m, cluster: prod, " + rest, []string{"prod/a", "prod/machine/ns/m"}, false},
-		"no cluster":                    {"- {node: a, " + rest, []string{"prod/a", "lab/a"}, false},
-		"a cluster that is not there":   {"- {node: a, cluster: lap, " + rest, []string{"prod/a", "lab/a"}, false},
-		"a BMC that two have":           {"- {node: a, cluster: lab, bmc: {address: 192.0.2.1, username: u, passwordFile: p}}\n", []string{"prod/good", "lab/a"}, false},
-		"a refused one has it, too":     {"- {node: a, cluster: lab, x: y, bmc: {address: 192.0.2.1, username: u, passwordFile: p}}\n", []string{"prod/good", "lab/a"}, false},
-		"one name twice":                {"- {node: good, cluster: prod, " + rest, []string{"prod/good", "prod/good"}, false},
-		"three with a BMC":              {"- {node: a, cluster: lab, " + rest + "- {node: b, cluster: lab, " + rest + "- {node: c, cluster: lab, " + rest, []string{"lab/a", "lab/b", "lab/c"}, false},
+		"nothing":                     {"", nil, false},
+		"an unknown key":              {"- {node: a, cluster: prod, protect: true, " + rest, []string{"prod/a"}, false},
+		"no BMC":                      {"- {node: a, cluster: prod}\n", []string{"prod/a"}, false},
+		"a Machine":                   {"- {machine: ns/m, cluster: prod, uuid: x, " + rest, []string{"prod/machine/ns/m"}, false},
+		"a Node and a Machine":        {"- {node: a, machine: ns/m, cluster: prod, " + rest, []string{"prod/a", "prod/machine/ns/m"}, false},
+		"no cluster":                  {"- {node: a, " + rest, []string{"prod/a", "lab/a"}, false},
+		"a cluster that is not there": {"- {node: a, cluster: lap, " + rest, []string{"prod/a", "lab/a"}, false},
+		"a BMC that two have":         {"- {node: a, cluster: lab, bmc: {address: 192.0.2.1, username: u, passwordFile: p}}\n", []string{"prod/good", "lab/a"}, false},
+		"a refused one has it, too":   {"- {node: a, cluster: lab, x: y, bmc: {address: 192.0.2.1, username: u, passwordFile: p}}\n", []string{"prod/good", "lab/a"}, false},
+		"one name twice":              {"- {node: good, cluster: prod, " + rest, []string{"prod/good", "prod/good"}, false},
+		"three with a BMC":            {"- {node: a, cluster: lab, " + rest + "- {node: b, cluster: lab, " + rest + "- {node: c, cluster: lab, " + rest, []string{"lab/a", "lab/b", "lab/c"}, false},
+		"one says not which system": {"- {node: a, cluster: lab, bmc: {address: redfish://192.0.2.3/redfish/v1/Systems/1, username: u, passwordFile: p}}\n" +
+			"- {node: b, cluster: lab, bmc: {address: redfish://192.0.2.3, username: u, passwordFile: p}}\n" +
+			"- {node: c, cluster: lab, bmc: {address: redfish://192.0.2.3/redfish/v1/Systems/2, username: u, passwordFile: p}}\n", []string{"lab/a", "lab/b", "lab/c"}, false},
 		"no name":                       {"- {cluster: prod, " + rest, nil, true},
 		"a name with a slip in its key": {"- {nod: a, cluster: prod, " + rest, nil, true},
 		"a bad name":                    {"- {node: A_b, cluster: prod, " + rest, nil, true},
@@ -90,4 +93,18 @@ func TestWhole(t *testing.T) {
 	require.ErrorContains(t, err, "a.yaml:1: hosts[0]: bmc is missing")
 	require.ErrorContains(t, err, two.Error())
 	require.NoError(t, Whole(err))
+}
+
+// A refused entry names the devices of each power level together: a run that began with them brings all of them back. // I20
+func TestRefusedEntryKeepsItsLevels(t *testing.T) {
+	const outlet = "{driver: fence-agent, agent: fence_apc, address: pdu, username: u, passwordFile: p, parameters: {plug: %s}}"
+	file := write(t, map[string]string{"hosts.d/a.yaml": "hosts:\n- {node: a, x: y, levels: [{devices: [" + strings.Replace(outlet, "%s", "1", 1) + ", " + strings.Replace(outlet, "%s", "2", 1) + "]}]}\n"})
+	cfg := Default()
+	cfg.File, cfg.Hosts, cfg.Clusters = file, filepath.Join(filepath.Dir(file), "hosts.d"), []Cluster{{Name: "prod"}}
+	h := ReadHosts(cfg)
+	require.Len(t, h.Entries, 1)
+	require.ErrorContains(t, h.Entries[0].Refused, "unknown key")
+	require.Len(t, h.Entries[0].Levels, 1)
+	require.Len(t, h.Entries[0].Levels[0].Devices, 2)
+	require.Len(t, h.Entries[0].ReadPasswords().Levels[0].Devices, 2)
 }

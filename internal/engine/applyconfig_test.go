@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -354,4 +355,31 @@ func TestLostArmingIsReported(t *testing.T) {
 		assert.Equal(t, "c", lost[0].Cluster)
 		untouched(t, w, e)
 	})
+}
+
+// Something is wrong by now in the entry of a host that a run has switched off: the run does nothing more to it, and brings it back
+// with the devices that it began with, also after a restart. A slip in hosts.d leaves no host off. // I18, I20
+func TestRefusedEntryLeavesNoHostOff(t *testing.T) {
+	for name, restarts := range map[string]bool{"a reload": false, "a restart": true} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(untilOff)
+			require.Equal(t, 1, w.Count(bmc.CommandOff))
+			if restarts {
+				stop()
+			}
+			w.Do(func(s *fake.State) {
+				s.RefusedEntries = map[string]string{"n-1": "hosts.d/a.yaml:2: hosts[0].bmcs: unknown key"}
+			})
+			if restarts {
+				e = running(t, w, store, nil)
+			}
+			time.Sleep(20 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, 1, w.Count(bmc.CommandOff))
+			assert.NotZero(t, w.Count(bmc.CommandOn), "%+v", r)
+			assert.Equal(t, reason.InvalidHost, r.Reason)
+			assert.True(t, r.Isolated.IsZero())
+		})
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -190,29 +191,42 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 	}
 }
 
-// An entry that has become protected applies to a run that has not acted yet. // I13
+// An entry that has become protected applies to a run that has not acted yet. So does one that may be there: a file of hosts.d
+// that cannot be read may have it. // I13, I18
 func TestProtectedSinceTheRunBegan(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
-		var away atomic.Bool
-		var once sync.Once
-		begun, store := make(chan struct{}), &stubborn{Store: inner}
-		store.watch(func([]byte) { once.Do(func() { away.Store(true); close(begun) }) })
-		opened := func(o *engine.Options) {
-			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
-		}
-		_, _, stop := start(t, w, store, opened)
-		<-begun
-		time.Sleep(time.Second)
-		stop()
-		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
-		away.Store(false)
-		e := running(t, w, store, opened)
-		time.Sleep(30 * time.Minute)
-		assert.Zero(t, w.Count(bmc.CommandOff))
-		r := only(t, e)
-		assert.Equal(t, "Protected", string(r.Reason))
-		assert.Contains(t, r.Note, "protected")
-	})
+	for code, change := range map[reason.Code]func(w *world){
+		reason.Protected: func(w *world) { w.ChangeEntry(func(h *bmc.Host) { h.Protected = true }) },
+		reason.FilesRefused: func(w *world) {
+			w.Do(func(s *fake.State) { s.UnreadEntries = "hosts.d/b.yaml:2: hosts[0].nod: unknown key" })
+		},
+	} {
+		scene(t, string(code), func(t *testing.T, w *world, inner *failingStore) {
+			var away atomic.Bool
+			var once sync.Once
+			begun, store := make(chan struct{}), &stubborn{Store: inner}
+			store.watch(func([]byte) { once.Do(func() { away.Store(true); close(begun) }) })
+			opened := func(o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
+			}
+			_, _, stop := start(t, w, store, opened)
+			<-begun
+			time.Sleep(time.Second)
+			stop()
+			change(w)
+			away.Store(false)
+			e := running(t, w, store, func(o *engine.Options) {
+				opened(o)
+				if code == reason.FilesRefused { // as the daemon starts with such a file
+					o.Clusters[0].FilesRefused = "hosts.d/b.yaml:2: hosts[0].nod: unknown key"
+				}
+			})
+			time.Sleep(30 * time.Minute)
+			assert.Zero(t, w.Count(bmc.CommandOff))
+			r := only(t, e)
+			assert.Equal(t, code, r.Reason)
+			assert.Contains(t, r.Note, "protected")
+		})
+	}
 }
 
 // blind are owners whose store refuses to say whose the clusters are.

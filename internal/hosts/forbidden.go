@@ -101,6 +101,9 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 	if r.Manual == nil && c.Protected(t) {
 		return reason.Protected, "hosts.d says by now that it is protected"
 	}
+	if why := (*c.hosts.listed.Load()).Unread(); why != "" && r.Manual == nil && !r.TouchedHost() {
+		return reason.FilesRefused, "hosts.d may say by now that it is protected: " + why // I13, I18
+	}
 	return "", ""
 }
 

@@ -31,7 +31,7 @@ type Inventory interface {
 	// can be missing.
 	Unread() string
 	// Find returns the entry of a Node or Machine with its credentials. found is false if there
-	// is none. An error means that the entry cannot be used; the host then only has the devices that it names.
+	// is none. An error means that the entry cannot be used; the host then only has those of its devices that could be read.
 	Find(ctx context.Context, cluster, of string) (h bmc.Host, found bool, err error)
 }
 
@@ -328,7 +328,11 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 // nothing says which of them is right. // I9
 func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Host, found bool, err error) {
 	for _, of := range t.Names() {
-		h, ok, err := (*c.hosts.listed.Load()).Find(ctx, c.opt.Name, of)
+		entries := *c.hosts.listed.Load()
+		h, ok, err := entries.Find(ctx, c.opt.Name, of)
+		if ok && t.Choice != "" && t.Choice == choiceOf(h) && entries.Refused(c.opt.Name, of) != "" {
+			return h, true, nil // a run brings its host back with the devices that it began with; OffLimits keeps it from anything else // I20
+		}
 		switch {
 		case err != nil:
 			return h, false, &reason.Refusal{Reason: RefusalReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
@@ -364,7 +368,7 @@ func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool)
 	cluster, of := bmc.EntryOf(e.name)
 	found := e.host
 	if e.listed {
-		found, _, _ = (*h.listed.Load()).Find(ctx, cluster, of) // an unusable entry has no device to compare
+		found, _, _ = (*h.listed.Load()).Find(ctx, cluster, of) // of an entry that is refused, those devices that could be read
 	}
 	c := h.clusters.Get(cluster)
 	if c == nil {

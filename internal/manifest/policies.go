@@ -105,13 +105,16 @@ func (f *policyFile) noteClusters(fields map[string]any) {
 	annotations, _ := meta["annotations"].(map[string]any)
 	spec, _ := fields["spec"].(map[string]any)
 	list, _ := spec["clusters"].([]any)
+	unclear := false // a name that is no text, as 12 without quotes
 	for _, v := range append(list, annotations[clusterAnnotation]) {
 		if name, ok := v.(string); ok && name != "" {
 			named = append(named, name)
+		} else if v != nil {
+			unclear = true
 		}
 	}
 	f.found.Clusters = append(f.found.Clusters, named...)
-	f.found.AnyCluster = f.found.AnyCluster || len(named) == 0
+	f.found.AnyCluster = f.found.AnyCluster || unclear || len(named) == 0
 }
 
 func (f *policyFile) check(n *yaml.Node, before int, i id, fields map[string]any) {

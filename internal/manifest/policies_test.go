@@ -87,6 +87,7 @@ func TestDecodePoliciesRefuses(t *testing.T) {
 		"a kind with a slip": {"apiVersion: fenced.io/v1alpha1\nkind: FencePolcy\nmetadata: {name: x}\n", []string{"fenced.io/v1alpha1 FencePolcy is not supported by this version (did you mean fenced.io/v1alpha1 FencePolicy?)"}},
 		"a word":             {"hello\n", []string{`f.yaml:1: "hello" is not a policy`}},
 		"another kind":       {"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", []string{"f.yaml:1: v1 Node is not a policy"}},
+		"a cluster's number": {"apiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: x}\nspec: {clusters: [lab, 12]}\n", []string{"f.yaml:4: spec.clusters"}},
 		"FencePolicy to be":  {"\napiVersion: fenced.io/v1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1 FencePolicy is not supported by this version"}},
 		"NodeHealthCheck":    {"apiVersion: remediation.medik8s.io/v1beta1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
 		"Cluster API":        {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1alpha4 MachineHealthCheck is not supported by this version"}},

@@ -234,3 +234,20 @@ func settled(list []Machine) bool {
 	last := &list[len(list)-1]
 	return slices.ContainsFunc(list, func(m Machine) bool { return m.NodeName == last.NodeName && m.yieldsTo(last) })
 }
+
+// A run whose Machine is of an API that nobody knows is on the Machines of that name in both: of what another remediator was
+// asked, and whose record cannot be read, the key does not say it. // I11, I22
+func TestRunOnAMachineOfAnUnknownAPI(t *testing.T) {
+	now := time.Unix(0, 0)
+	for _, api := range []string{OpenShiftMachineAPI, ClusterAPIV1Beta2} {
+		l := NewLedger(Rules{})
+		m := &Machine{APIVersion: api, Namespace: "ns", Name: "m", UID: "u"}
+		l.Apply(now, Change{ID: ObjectID{APIVersion: api, Kind: "Machine", Namespace: "ns", Name: "m"}, Value: m})
+		assert.False(t, l.counts(m), api)
+		l.SetRuns(now, []OpenRun{{ID: "1", Machine: "ns/m", ControlPlane: true}})
+		assert.Equal(t, "1", l.machineSubject(m).Run, api)
+		assert.True(t, l.counts(m), api)
+		l.SetRuns(now, []OpenRun{{ID: "1", Machine: "ns/m", MachineAPI: "other.example/v1"}})
+		assert.Empty(t, l.machineSubject(m).Run, api)
+	}
+}

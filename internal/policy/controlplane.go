@@ -353,7 +353,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 		if r.takesTurn() { // a run may itself have deleted its Node
 			busy[cmp.Or(r.Node, r.Machine)] = true
 		}
-		if m := r.machineOf(w); m != nil {
+		for _, m := range w.machinesOf(r) {
 			mark(m)
 		}
 		if n := w.nodes[r.Node]; w.isOfAll(n) {

@@ -448,7 +448,7 @@ func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
 		for _, m := range l.tables.byNode[r.Node] {
 			machines[m] = true
 		}
-		if m := r.machineOf(l.tables); m != nil {
+		for _, m := range l.tables.machinesOf(r) {
 			machines[m] = true
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)

@@ -215,9 +215,9 @@ func (r OpenRun) nodeThen() *Node {
 }
 
 // isOf reports whether the run is on the Machine, and not on one of its name of another API, which
-// may be in a namespace of other people.
+// may be in a namespace of other people. Without an API it may be on either.
 func (r OpenRun) isOf(m *Machine) bool {
-	return r.Machine == m.Key() && group(r.MachineAPI) == m.Group()
+	return r.Machine == m.Key() && (r.MachineAPI == "" || group(r.MachineAPI) == m.Group())
 }
 
 // annotationFor is the annotation with which a Node names the Machine.

@@ -382,7 +382,7 @@ func (b *DisruptionBudget) unseen(w *tables) int {
 func unseenMachines(w *tables) int {
 	gone := map[string]bool{}
 	for _, r := range w.runs {
-		if r.Machine != "" && r.machineOf(w) == nil {
+		if r.Machine != "" && len(w.machinesOf(r)) == 0 {
 			gone[r.Machine] = true
 		}
 	}

@@ -93,7 +93,8 @@ type Rules struct {
 type OpenRun struct {
 	ID      string
 	Machine string // "namespace/name"
-	// MachineAPI is the apiVersion of the Machine.
+	// MachineAPI is the apiVersion of the Machine; "" if it is not known: of what another remediator was asked, and whose
+	// record cannot be read, only the key tells the target. // I22
 	MachineAPI string
 	Node       string
 	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node

@@ -36,7 +36,7 @@ func (r *Rules) spacesOfNode(n *Node) (list []space) {
 }
 
 // spacesOfRun returns where the Machines are that the Node of a run named, and where the Machine of the run
-// is, each space once. A run without a Node has none.
+// may be, each space once. A run without a Node has none.
 func (r *Rules) spacesOfRun(run *OpenRun) []space {
 	if run.Node == "" {
 		return nil
@@ -45,6 +45,9 @@ func (r *Rules) spacesOfRun(run *OpenRun) []space {
 	if namespace, _ := splitKey(run.Machine); namespace != "" {
 		if in := r.spaceOf(group(run.MachineAPI), namespace); !slices.Contains(list, in) {
 			list = append(list, in)
+		}
+		if apart := (space{true, namespace}); r.ManagementApart && run.MachineAPI == "" && !slices.Contains(list, apart) {
+			list = append(list, apart)
 		}
 	}
 	return list

@@ -266,15 +266,23 @@ func (o openRuns) put(r OpenRun) {
 	}
 }
 
-// onMachine returns the run on a Machine.
+// onMachine returns the run on a Machine, or else one that may be on it; see OpenRun.MachineAPI.
 func (o openRuns) onMachine(m *Machine) OpenRun {
-	return o[runSubject{group: m.Group(), machine: m.Key()}]
+	if r, open := o[runSubject{group: m.Group(), machine: m.Key()}]; open {
+		return r
+	}
+	return o[runSubject{machine: m.Key()}]
 }
 
-// machineOf returns the Machine of the run, or nil.
-func (r OpenRun) machineOf(w *tables) *Machine {
+// machinesOf lists the Machines that a run may be for.
+func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 	namespace, name := splitKey(r.Machine)
-	return w.machines[machineID{group(r.MachineAPI), namespace, name}]
+	for _, g := range machineGroups {
+		if m := w.machines[machineID{g, namespace, name}]; m != nil && r.isOf(m) {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // Equal reports whether two runs are the same to everything that is evaluated.
