@@ -99,7 +99,7 @@ func (c *Cluster) Retry(ctx context.Context, o wire.Order, r remediate.Run) (ord
 			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 		}
 		now := time.Now()
-		if g, refused := cluster.FirstFailing(retryGates(c.gates(cluster.Candidate{Draft: r}, p, now))); refused {
+		if g, refused := cluster.FirstFailing(retryGates(c.gates(cluster.Candidate{Draft: r}, p, now), remediate.RetryCutsPower(r))); refused {
 			return r, reason.RefusalOf(g)
 		}
 		if why := c.runs.whyNotAsked(r, p, now); why != "" {
@@ -110,12 +110,15 @@ func (c *Cluster) Retry(ctx context.Context, o wire.Order, r remediate.Run) (ord
 	})
 }
 
-// retryGates selects the gates that prevent a run from continuing. // I5, I22, I23
-func retryGates(gates []reason.Gate) []reason.Gate {
+// retryGates selects the gates that prevent a run from continuing. A file that was not read may protect
+// the host, or limit how many may be off: that forbids another power cycle, and not to bring the host back. // I5, I18, I22, I23
+func retryGates(gates []reason.Gate, cutsPower bool) []reason.Gate {
 	return slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		switch g.Name {
 		case "owner", "pause", "hold", "frozen", "target", "contested", "powerOwner", "nodeLease":
 			return false
+		case "files", "hostEntry":
+			return !cutsPower
 		}
 		return true
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
@@ -294,6 +295,11 @@ func TestRetryOfAHeldRun(t *testing.T) {
 		refused(t, reason.OrderRefused)(e.Retry(t.Context(), ofRun(r)))
 		until(t, e, remediate.Held)
 		w.SetFault(fake.NoFault)
+		e.ApplyConfig.Policies("c", cluster.Files{Refused: "policies.d/a.yaml:4: spec.limt: unknown key"})
+		time.Sleep(time.Second) // the deciding loop takes it
+		refused(t, reason.FilesRefused)(e.Retry(t.Context(), ofRun(r))) // it may limit how many are off // I18
+		e.ApplyConfig.Policies("c", cluster.Files{})
+		time.Sleep(time.Second)
 		accepted(t)(e.Retry(t.Context(), ofRun(r)))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
