@@ -33,7 +33,7 @@ type Refused struct {
 // Refused lists what is refused now, by Node and Machine: targets, then Waiting runs. A target with an open run is
 // remediated, so what refused it before, or refuses another check, is not listed.
 func (c *Cluster) Refused() []Refused {
-	targets := slices.DeleteFunc(c.refused.list(), func(r Refused) bool { return r.progressIn(c.model) != notRunning })
+	targets := slices.DeleteFunc(c.refused.list(), func(r Refused) bool { return r.progressIn(c.model) == running })
 	return append(targets, c.resumer.refused.list()...)
 }
 

@@ -99,7 +99,7 @@ var waits = []variant{
 	{name: "waits: never on, no fallback", retry: 200 * time.Millisecond, ignoresOn: true, noReplace: true, faults: join(engine, power), budget: 1, want: triesAgain},
 	{name: "waits: attempts used up", retry: 200 * time.Millisecond, badBoots: 4, noReplace: true, faults: join(crashes, []fault{slowBoot, lie, foreignOn}), budget: 2, want: "Done"},
 	{name: "waits: API away", retry: 200 * time.Millisecond, faults: join(crashes, []fault{outageShort, outageLong, answerLost, foreignOn}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
-	{name: "waits: API forbids", retry: 200 * time.Millisecond, forbidden: true, faults: join(crashes, []fault{lostPower}), budget: 1, want: "Aborted APIForbidden"},
+	{name: "waits: API forbids", retry: 200 * time.Millisecond, forbidden: true, faults: join(crashes, []fault{lostPower}), budget: 1, want: "Aborted Recovered"},
 	{name: "waits: finalizer", retry: 200 * time.Millisecond, finalizer: 60, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, want: "Done"},
 	{name: "waits: people", retry: 200 * time.Millisecond, ignoresOff: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOff}), budget: 2, want: triesAgain},
 	{name: "waits: people, never on", retry: 200 * time.Millisecond, ignoresOn: true, noReplace: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOn}), budget: 2, want: triesAgain},
