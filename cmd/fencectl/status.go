@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,6 +97,7 @@ func (c *cli) printStatus(st wire.Status, now time.Time) error {
 		{"HOLDS", c.holdTable(st, now)},
 		{"REQUESTS", c.requestTable(st)},
 		{"RUNS", c.runTable(st, now)},
+		{"LAST 24 HOURS", c.recentTable(st, now)},
 	} {
 		if err := t.table.write(c.out, p, t.title); err != nil {
 			return err
@@ -142,8 +144,12 @@ func mode(k wire.ClusterStatus) string {
 
 // owner is which instance acts on a cluster.
 func owner(k wire.ClusterStatus) string {
-	if k.Owner {
+	switch {
+	case k.Owner:
 		return "yes"
+	case k.HeldBy != "": // the line above the tables has all of it
+		who, _, _ := strings.Cut(k.HeldBy, ",")
+		return "no: " + who
 	}
 	return orDash(k.OwnerName)
 }
@@ -225,6 +231,25 @@ func (c *cli) runTable(st wire.Status, now time.Time) *table {
 		}
 		t.add(row...)
 	}
+	return t
+}
+
+// recentTable is the runs that ended in the last 24 hours.
+func (c *cli) recentTable(st wire.Status, now time.Time) *table {
+	t := newTable("ENDED", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
+	t.spare = []string{"BY", "TOOK"}
+	if c.output == "wide" {
+		t.head = append(t.head, "NOTE")
+	}
+	for _, r := range st.Recent {
+		row := []any{c.when(r.Ended, now), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
+			span(r.Ended.Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced")}
+		if c.output == "wide" {
+			row = append(row, orDash(r.Note))
+		}
+		t.add(row...)
+	}
+	t.addMore("-", st.RecentMore)
 	return t
 }
 

@@ -91,9 +91,18 @@ func (c *cli) printRun(r wire.RunRecord, now time.Time) error {
 	}
 	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
 	for _, s := range r.Steps {
-		t.add(fmt.Sprintf("  %d/6 %s", wire.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(cmp.Or(s.Ended, now).Sub(s.Started)), s.Note)
+		t.add(fmt.Sprintf("  %d/6 %s", wire.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(cmp.Or(s.Ended, now).Sub(s.Started)), courseOf(s))
 	}
 	return t.write(c.out, p, "")
+}
+
+// courseOf is why a step was left, if its goal was not reached, and what was done in it.
+func courseOf(s wire.StepRecord) string {
+	all := slices.Clone(s.Course)
+	if s.Note != "" {
+		all = append([]string{s.Note}, all...)
+	}
+	return strings.Join(all, "; ")
 }
 
 func resultColor(result string) color {

@@ -279,7 +279,7 @@ func (l *live) show(r wire.RunRecord, now time.Time) {
 			l.told[i] = 1
 		}
 		if l.told[i] == 1 && !s.Ended.IsZero() {
-			fmt.Fprintf(l.out, "%s  %s ended after %s%s\n", timeOfDay(s.Ended), stepName(s), span(s.Ended.Sub(s.Started)), note(s.Note))
+			fmt.Fprintf(l.out, "%s  %s ended after %s%s\n", timeOfDay(s.Ended), stepName(s), span(s.Ended.Sub(s.Started)), note(courseOf(s)))
 			l.told[i] = 2
 		}
 	}
@@ -335,7 +335,7 @@ func (l *live) redraw(r wire.RunRecord, steps []wire.StepRecord, now time.Time) 
 		if end.IsZero() {
 			end, colour = now, yellow
 		}
-		draw(colour, fmt.Sprintf("%s  %-17s %8s%s%s", timeOfDay(s.Started), stepName(s), span(end.Sub(s.Started)), deadline(r, s, now), note(s.Note)))
+		draw(colour, fmt.Sprintf("%s  %-17s %8s%s%s", timeOfDay(s.Started), stepName(s), span(end.Sub(s.Started)), deadline(r, s, now), note(courseOf(s))))
 	}
 	before := l.drawn
 	l.drawn = len(steps) + 1

@@ -104,6 +104,14 @@ func (a *auditor) trouble() (since time.Time, err error) {
 	return chain.Trouble()
 }
 
+// problem is why the log cannot be written; "" when it can.
+func (a *auditor) problem() string {
+	if _, err := a.trouble(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // record returns nil once an event is durable. // I24
 func (a *auditor) record(e event.Event) error {
 	chain, err := a.now()

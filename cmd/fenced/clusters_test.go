@@ -369,7 +369,7 @@ func TestOwnerIsTold(t *testing.T) {
 		defer store.Close()
 		m := newMetrics("1")
 		e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
-			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}}))(t)
+			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}, Kube: away{}}}}))(t)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
 		s := sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, LockOut: e.LockOut, ReadTimeout: time.Second, Concurrency: 1,
 			OnEvent: func(event.Event) {}, OnLatency: m.measured})

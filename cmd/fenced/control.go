@@ -69,6 +69,7 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 			s.Runs = append(s.Runs, c.runStatus(r))
 		}
 	}
+	s.Recent, s.RecentMore = wire.RecentRuns(c.engine.Runs(""), time.Now())
 	s.Paused = paused > 0 && paused == len(s.Clusters)
 	if !s.Paused {
 		s.PausedReason = ""
@@ -96,7 +97,7 @@ func (c control) auditStatus() *wire.AuditStatus {
 
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) wire.ClusterStatus {
 	out := wire.ClusterStatus{
-		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
+		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner && cs.HeldBy == "", OwnerName: cs.OwnerName, Epoch: cs.Epoch, HeldBy: shown(cs.HeldBy),
 		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside, FilesRefused: cs.FilesRefused,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
 		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue, Hint: shown(cs.Hint),
@@ -430,6 +431,9 @@ func (c control) addNotes(t *wire.Timeline, f wire.RunFilter) {
 	}
 	if f.Node == "" && f.Machine == "" && f.ID == "" {
 		return
+	}
+	for i := range t.Runs {
+		c.notes.AddCourse(&t.Runs[i])
 	}
 	names, cluster := []string{f.Node, f.Machine}, f.Cluster
 	for _, r := range t.Runs {

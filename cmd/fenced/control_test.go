@@ -102,7 +102,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		must.Do(state.SaveRun(t.Context(), store, r))(t)
 	}
 	e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
-		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}}}}))(t)
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()

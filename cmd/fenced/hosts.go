@@ -191,6 +191,8 @@ func (c control) enroll(ctx context.Context, o wire.Order) (wire.OrderResult, er
 	res := wire.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
 	if o.DryRun {
 		res.Message = "the BMCs of " + o.Of() + " would be enrolled"
+	} else {
+		c.sweep.PollSoon(o.Cluster, o.Of())
 	}
 	res.Effect = append(res.Effect, fmt.Sprintf("the machine of %s is %s", o.Of(), x.Pin.SystemUUID))
 	for _, d := range x.Devices {

@@ -44,7 +44,7 @@ var orders = map[wire.Verb]orderRow{
 	wire.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
 	wire.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
 	wire.Disarm:     {arming(engine.Arming.Disarm), disarmMessage, nil},
-	wire.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
+	wire.ReleaseBMC: {control.unfreeze, unfreezeMessage, nil},
 }
 
 func byEngine(give func(*engine.Engine, context.Context, wire.Order) (order.Outcome, error)) giveOrder {
@@ -63,6 +63,15 @@ func arming(give func(engine.Arming, context.Context, wire.Order) (order.Outcome
 func (c control) confirmOff(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	out, err := c.engine.ConfirmOff(ctx, o)
 	out.Evidence = append(out.Evidence, c.lastHealthCheck(ctx, o)...)
+	return out, err
+}
+
+// unfreeze also has the BMCs of the host read anew.
+func (c control) unfreeze(ctx context.Context, o wire.Order) (order.Outcome, error) {
+	out, err := c.engine.Unfreeze(ctx, o)
+	if err == nil {
+		c.sweep.PollSoon(o.Cluster, o.Of())
+	}
 	return out, err
 }
 

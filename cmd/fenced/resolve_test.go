@@ -105,6 +105,10 @@ func (away) Announce(context.Context, lead.Announcement) (time.Duration, string,
 	return 0, "", errors.New("no answer")
 }
 
+func (away) Holder(context.Context, lead.Announcement) (string, error) {
+	return "", errors.New("no answer")
+}
+
 func (away) Look(context.Context, remediate.Run, [][]byte) run.Fresh {
 	return run.Fresh{Err: errors.New("no answer")}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 		return nil, errors.Join(err, d.store.Close())
 	}
 	d.notes = recalledNotes(cfg.AuditPath(), d.log)
-	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.Observe)
+	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.Observe, d.pollAfterRun)
 	if err := d.buildEngine(ctx, entries, policies, refused); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -165,11 +166,18 @@ func (d *fenced) buildEngine(ctx context.Context, entries config.Hosts, policies
 	return nil
 }
 
+// pollAfterRun has the BMCs of a host read anew when a run of it has ended: the run knows more than the last poll.
+func (d *fenced) pollAfterRun(e event.Event) {
+	if d.sweep != nil && e.Type == event.Stepped && e.Step.Ended() {
+		d.sweep.PollSoon(e.Cluster, cmp.Or(e.Node, e.Machine))
+	}
+}
+
 // engineOptions are those of the engine that the configuration alone gives.
 func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
-		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.garbage.record(d.audit.record),
+		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.garbage.record(d.audit.record), AuditTrouble: d.audit.problem,
 		Power:  power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: guardLimits(g), Run: runLimits(d.cfg),
 	}
@@ -280,7 +288,7 @@ type kube struct{ *k8swatch.Cluster }
 func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	l := k.Cluster.Look(ctx, r, backups)
 	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster, NoNodeLocks: l.NoNodeLocks,
-		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Request: l.Request, RequestRead: l.RequestRead, Err: l.Err}
+		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Request: l.Request, RequestRead: l.RequestRead, PodsLeft: l.PodsLeft, Err: l.Err}
 }
 
 // Pods lists the pods on a Node, as engine.ClusterOptions wants it.
@@ -292,6 +300,11 @@ func (k kube) Pods(ctx context.Context, node string) (wire.Pods, error) {
 // Announce implements lead.Announcer.
 func (k kube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
+}
+
+// Holder implements lead.Announcer.
+func (k kube) Holder(ctx context.Context, a lead.Announcement) (string, error) {
+	return k.Cluster.Holder(ctx, k8swatch.Announcement(a))
 }
 
 // guardLimits are the guards of the configuration.
@@ -333,7 +346,7 @@ func (d *fenced) buildReport(instance string) {
 	}
 	d.report = report.New(report.Options{
 		Events: d.events, State: state, Instance: instance,
-		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
+		Run: look.Run, Target: look.Target, Present: look.Present, Course: d.notes.Between, OffReadSpacing: d.cfg.Power.OffReadSpacing,
 	})
 	d.clusters.report = d.report
 	d.metrics.measureReport(d.eventsDropped)

@@ -53,6 +53,8 @@ type Options struct {
 	// Record makes an event durable before the action that it announces; nil: nothing is
 	// recorded. // I24
 	Record func(event.Event) error
+	// AuditTrouble says why the audit log cannot be written, "" if it can.
+	AuditTrouble func() string
 	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
 	Pods func(ctx context.Context, node string) (wire.Pods, error)
 	Emit func(event.Event)

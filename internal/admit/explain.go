@@ -55,7 +55,9 @@ func (c *Cluster) Explain(ctx context.Context, o wire.Order) (Explanation, error
 	}
 	x.Gates = append(x.Gates, c.gates(a, p, now)...)
 	x.Gates = append(x.Gates, c.backOffGates(a, now)...)
-	x.Gates = append(x.Gates, c.runs.recorder.gates(subject)...)
+	if failed := c.runs.recorder.gates(subject); failed != nil { // of this Node, though the log works for others
+		x.Gates = append(slices.DeleteFunc(x.Gates, func(g reason.Gate) bool { return g.Name == failed[0].Name }), failed...)
+	}
 	x.Earliest = earliestPass(x.Gates)
 	return x, nil
 }

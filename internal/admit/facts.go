@@ -35,6 +35,7 @@ func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Fact
 		f.OwnerSource = "store"
 	}
 	f.Paused, f.Held, f.Armed = c.opt.Stop.Paused(name), c.opt.Stop.Held(name, names...), c.opt.Stop.Record(name).Armed
+	f.AuditTrouble, f.StateTrouble = c.opt.AuditTrouble(), c.runs.saves.trouble(now)
 	f.FilesRefused, f.EntryRefused = c.model.Objects.FilesRefused(), c.opt.Hosts.EntryRefused(a.Draft.Target)
 	f.ViewSynced, f.ViewAge, f.ClockSkew, f.QuietUntil = v.Synced, v.Age, v.Skew, c.view.QuietUntil()
 	f.QuorumHolds, f.QuorumDetail = true, "etcd is checked just before the run starts"

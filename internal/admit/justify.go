@@ -20,6 +20,7 @@ type runCluster struct {
 	opt      Options
 	probes   *probes
 	recorder recorder
+	saves    saves
 	wake     func()
 }
 

@@ -30,8 +30,12 @@ type Refused struct {
 	checkUID string
 }
 
-// Refused lists what is refused now, by Node and Machine: targets, then Waiting runs.
-func (c *Cluster) Refused() []Refused { return append(c.refused.list(), c.resumer.refused.list()...) }
+// Refused lists what is refused now, by Node and Machine: targets, then Waiting runs. A target with an open run is
+// remediated, so what refused it before, or refuses another check, is not listed.
+func (c *Cluster) Refused() []Refused {
+	targets := slices.DeleteFunc(c.refused.list(), func(r Refused) bool { return r.progressIn(c.model) == running })
+	return append(targets, c.resumer.refused.list()...)
+}
 
 // recordRefusal stores that a gate refuses a candidate. next is when fenced asks again.
 func (c *Cluster) recordRefusal(a cluster.Candidate, g reason.Gate, next, now time.Time) {

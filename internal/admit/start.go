@@ -149,6 +149,7 @@ func (c *Cluster) TakeSlot(ctx context.Context, r remediate.Run) error {
 	free, err := c.opt.Lead.TakeSlot(ctx, limit, r.ID)
 	switch {
 	case err != nil:
+		c.runs.saves.note(err, time.Now())
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})
 		return err
 	case !free:
@@ -181,6 +182,7 @@ func (c *Cluster) abortUncertain(ctx context.Context, r remediate.Run) {
 	r = remediate.AbortUnsaved(r, time.Now().UTC())
 	for {
 		saved, err := state.SaveRun(ctx, c.opt.Lead.Store(), r)
+		c.runs.saves.note(err, time.Now())
 		switch {
 		case err == nil:
 			c.showEnded(saved)
@@ -375,6 +377,37 @@ func (r *recorder) gates(node string) []reason.Gate {
 	return []reason.Gate{{Name: "audit", Reason: reason.AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
 }
 
+// savesRecent is how long a failed save counts. Whoever has a run to save tries again sooner, so while the store is in
+// trouble, this does not pass; and it does not last when nobody is left who could show that it has passed.
+const savesRecent = 30 * time.Second
+
+// saves knows whether the last save of a run failed, and why.
+type saves struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// note stores the result of a save. That this instance does not own the cluster, or stops, says nothing about the store.
+func (s *saves) note(err error, now time.Time) {
+	if errors.Is(err, state.ErrNotOwner) || errors.Is(err, context.Canceled) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.err = now, err
+}
+
+// trouble is why no run could be saved a moment ago, "" if one could.
+func (s *saves) trouble(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil || now.Sub(s.at) >= savesRecent {
+		return ""
+	}
+	return "a run could not be saved at " + s.at.UTC().Format(time.TimeOnly+"Z") + ": " + s.err.Error()
+}
+
 // Record implements run.Cluster: it makes an event durable before the action that it
 // announces, and returns it for the stream of events. After an error nothing destructive may
 // be done. // I24
@@ -403,6 +436,7 @@ func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run,
 		}
 	}
 	saved, err := state.SaveRun(ctx, rc.opt.Lead.Store(), r)
+	rc.saves.note(err, time.Now())
 	if err != nil {
 		return r, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
@@ -358,4 +359,35 @@ func TestOneHungLoopFeedsNoWatchdog(t *testing.T) {
 			close(till)
 		})
 	}
+}
+
+// What an order would be refused for is known before it is given: the dry run, the plan, the explanation and the order to
+// arm say that another installation holds the Lease, and so does the status. An installation that only observes reads the
+// Lease, and writes nothing. // I22
+func TestWhoHoldsTheLeaseIsKnownBeforeAnOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		const foreigner = "fenced instance x holds the Lease"
+		w.setForeignHolder(foreigner)
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		time.Sleep(10 * time.Minute)
+		asAdmin := byHand
+		asAdmin.Role = wire.Admin
+		refused(t, reason.NotOwner)(e.Fence(t.Context(), dryRun(asAdmin)))
+		refused(t, reason.NotOwner)(e.Arming.Arm(t.Context(), dryRun(byHand)))
+		refused(t, reason.NotOwner)(e.Arming.Arm(t.Context(), byHand))
+		assert.Equal(t, foreigner, gate(t, e, reason.NotOwner).Value)
+		armed := must.Do(e.Arming.Plan(t.Context(), "c"))(t)
+		assert.Equal(t, reason.NotOwner, armed.Items[0].Gate.Reason)
+		assert.Equal(t, []string{foreigner, foreigner}, []string{e.Status()[0].Idle, e.Status()[0].HeldBy})
+		assert.Equal(t, 1, contests(t, events), "told once")
+		n, _ := w.Announcements()
+		assert.Zero(t, n, "the Lease is only read")
+
+		w.setForeignHolder("")
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, e.Status()[0].Idle+e.Status()[0].HeldBy)
+		must.Do(e.Arming.Arm(t.Context(), byHand))(t)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+	})
 }

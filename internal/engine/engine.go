@@ -88,6 +88,8 @@ type Options struct {
 	// nothing destructive is done. After context.DeadlineExceeded the event may still become
 	// durable later. nil: nothing is recorded. // I24
 	Record func(event.Event) error
+	// AuditTrouble says why the audit log cannot be written, "" if it can; nil: it always can.
+	AuditTrouble func() string
 	// PauseFile is the path of a file that pauses everything while it exists; empty: none. // I23
 	PauseFile string
 	// LastChecks returns what the BMC health check knows of a host, for explanations, and for requests whose run
@@ -138,6 +140,9 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 			}
 		}
 	})
+	if opt.AuditTrouble == nil {
+		e.opt.AuditTrouble = func() string { return "" }
+	}
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}

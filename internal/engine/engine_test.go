@@ -370,3 +370,17 @@ func TestTiming(t *testing.T) {
 	}
 	assert.Equal(t, time.Minute, power.Timing(bmc.Device{Driver: bmc.DriverFenceAgent}, time.Minute).ReadTimeout)
 }
+
+// For how long a run waits for the pods of its Node is reported once, when that is over. // I7
+func TestWaitForPodsIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.Pods["n-1"] = 2 })
+		e, events, _ := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+		waits := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Waited })
+		require.Len(t, waits, 1)
+		assert.Regexp(t, `^waited \d+s for pod default/web-0, default/web-1$`, waits[0].Message)
+		assert.Equal(t, remediate.PowerOn, waits[0].Step)
+	})
+}

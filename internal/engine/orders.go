@@ -202,7 +202,11 @@ func (a Arming) Arm(ctx context.Context, o wire.Order) (order.Outcome, error) {
 		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which needs no arming"}, nil
 	case c.admit.Armed():
 		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is armed already, by " + a.e.stop.Record(c.opt.Name).ArmedBy}, nil
-	case o.DryRun:
+	}
+	if why := c.lead.WhyNotAct(time.Now()); why != "" { // else it would be armed, and do nothing // I22
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotOwner, Message: why}
+	}
+	if o.DryRun {
 		return order.Outcome{}, nil
 	}
 	at := time.Now().UTC()

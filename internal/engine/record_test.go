@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // ledger stands for the audit log: it takes what must be durable, or refuses.
@@ -116,6 +117,42 @@ func TestNoRunStartsWithoutARecord(t *testing.T) {
 		l.set(nil)
 		time.Sleep(6 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
+	})
+}
+
+// While the audit log cannot be written, or no run could be saved, the dry run, the plan, the explanation and the order
+// say so, and no run starts. // I24
+func TestTroubleOfTheDisksIsAGate(t *testing.T) {
+	troubled := func(t *testing.T, e *engine.Engine, code reason.Code, why string) {
+		t.Helper()
+		refused(t, code)(e.Fence(t.Context(), dryRun(byHand)))
+		refused(t, code)(e.Fence(t.Context(), byHand))
+		assert.Contains(t, gate(t, e, code).Value, why)
+		p := must.Do(e.Plan(t.Context(), "c"))(t)
+		require.NotEmpty(t, p.Items)
+		assert.Equal(t, code, p.Items[0].Gate.Reason)
+	}
+	scene(t, "audit log", func(t *testing.T, w *world, store *failingStore) {
+		var trouble atomic.Value
+		trouble.Store("no space left on device")
+		e := running(t, w, store, func(o *engine.Options) { o.AuditTrouble = func() string { return trouble.Load().(string) } })
+		time.Sleep(6 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		require.Empty(t, w.Commands())
+		troubled(t, e, reason.AuditFailed, "no space left on device")
+		trouble.Store("")
+		time.Sleep(6 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+	})
+	scene(t, "state", func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, nil)
+		time.Sleep(time.Second)
+		store.set(true)
+		time.Sleep(6 * time.Minute)
+		assert.Contains(t, gate(t, e, reason.NotSaved).Value, "disk full")
+		store.set(false)
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Done, e.Runs("c")[0].Step)
 	})
 }
 

@@ -504,3 +504,17 @@ func TestRefusedAccountIsTriedAgain(t *testing.T) {
 		assert.NotEmpty(t, e.Runs("c"))
 	})
 }
+
+// What refuses a check is not listed beside the run that a person has begun on its target.
+func TestRefusalIsNotListedBesideARun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
+		e := running(t, w, store, nil)
+		time.Sleep(6 * time.Minute)
+		require.Len(t, refusedNow(e), 1)
+		must.Do(e.Fence(t.Context(), byHand))(t)
+		time.Sleep(5 * time.Second)
+		require.True(t, only(t, e).Open())
+		assert.Empty(t, refusedNow(e))
+	})
+}

@@ -28,6 +28,8 @@ type ClusterStatus struct {
 	// Idle is why no instance of this installation acts in the cluster, "" if one does:
 	// another installation acts there, or no instance owns it.
 	Idle string
+	// HeldBy is which other installation holds the Lease of the cluster, "" if none is known to.
+	HeldBy string
 	// Aside is why this instance leaves the cluster to the others, and to whom, "" if it does
 	// not: its own host is to be fenced.
 	Aside   string
@@ -68,7 +70,7 @@ func (c *clusterParts) status() ClusterStatus {
 		Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 	}
 	if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
-		s.Idle = c.lead.WhyNotAct(time.Now())
+		s.Idle, s.HeldBy = c.lead.WhyNotAct(time.Now()), c.lead.HeldBy()
 	}
 	s.ViewBad, s.Aside, s.FilesRefused = c.view.Problem(), c.admit.OwnHost.Aside(), c.model.Objects.FilesRefused()
 	s.Checks, s.Nodes = c.model.Objects.Counters()

@@ -57,6 +57,7 @@ const (
 	Started      = "Started"      // a run began
 	Stepped      = "Step"         // a run entered a step or an end
 	Acting       = "Action"       // a run is about to act; the intent is saved
+	Waited       = "Wait"         // a run has waited for something, which is over
 	Failed       = "Failed"       // an action or a save failed; it is tried again
 	Refused      = "Refused"      // a check, a limit or a gate forbids an action, for a new reason
 	RefusalEnded = "RefusalEnded" // a check no longer asks for what was refused, and no run began

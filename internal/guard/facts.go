@@ -85,6 +85,9 @@ type Facts struct {
 	// wrong in the entry of the host. // I18
 	FilesRefused string
 	EntryRefused string
+	// AuditTrouble says why the audit log cannot be written, StateTrouble why the store cannot save a run: no
+	// run can start meanwhile, whoever orders it. // I24
+	AuditTrouble, StateTrouble string
 	// Quarantined says why the daemon does not fence a host that was fenced too
 	// often, QuarantinedUntil when that ends. It does not bind people. // I15
 	Quarantined      string

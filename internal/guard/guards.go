@@ -88,6 +88,8 @@ func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 		reason.NoneOf("owner", reason.NotOwner, f.ForeignOwner, cmp.Or(f.OwnerSource, "Lease fenced")),
 		reason.NoneOf("pause", reason.Paused, f.Paused, "fencectl pause"),
 		reason.NoneOf("files", reason.FilesRefused, f.FilesRefused, "policies.d and hosts.d"), // I18
+		reason.NoneOf("audit", reason.AuditFailed, f.AuditTrouble, "audit log"),               // I24
+		reason.NoneOf("state", reason.NotSaved, f.StateTrouble, "state"),
 		reason.NewGate("viewSynced", f.ViewSynced, reason.NotSynced, strconv.FormatBool(f.ViewSynced), "true", "watch"),
 		reason.NewGate("viewAge", f.ViewAge <= l.ViewMaxAge, reason.ViewStale, f.ViewAge.Round(roundTo).String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
 		reason.NewGate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, reason.ClockSkew, f.ClockSkew.Round(roundTo).String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),

@@ -239,11 +239,19 @@ func (l *Lead) Refuse() error {
 
 // WhyNotAct returns why this instance must not begin anything in the cluster. It is "" if it may.
 func (l *Lead) WhyNotAct(now time.Time) string {
-	if l.Leads() && !l.opt.Cluster.MayAct() {
-		return "" // then another gate forbids it
+	answer, why := l.Contested(now)
+	if answer == remediate.CannotTell && l.Leads() && !l.opt.Cluster.MayAct() {
+		return "" // it takes the Lease when it may act; until then another gate forbids it
 	}
-	_, why := l.Contested(now)
 	return why
+}
+
+// HeldBy returns which other installation holds the cluster's Lease, "" if none is known to.
+func (l *Lead) HeldBy() string {
+	if t := l.current.Load(); t != nil {
+		return t.lease.holder()
+	}
+	return ""
 }
 
 // Contested answers whether another installation acts on the cluster, and which.

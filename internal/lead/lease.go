@@ -21,6 +21,8 @@ type Announcer interface {
 	// Announce returns for how long after the call the Lease keeps others from acting. If
 	// another installation holds the Lease, Announce writes nothing, and foreign says who does.
 	Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error)
+	// Holder reads the Lease and writes nothing. foreign says which other installation holds it; "" if none does.
+	Holder(ctx context.Context, a Announcement) (foreign string, err error)
 }
 
 // Announcement names who is about to act on a cluster.
@@ -70,14 +72,38 @@ func (n *leaseStatus) note(at time.Time, binds time.Duration, foreign string, er
 	}
 }
 
-// runLease takes and renews the cluster's Lease, as long as this instance may act.
+// noteHolder records who holds the Lease, read by an instance that does not take it.
+func (n *leaseStatus) noteHolder(foreign string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.foreign = foreign; foreign != "" {
+		n.end = time.Time{}
+	}
+}
+
+// holder is which other installation holds the Lease, "" if none is known to.
+func (n *leaseStatus) holder() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.foreign
+}
+
+// runLease takes and renews the cluster's Lease, as long as this instance may act. Otherwise it only reads who
+// holds it, so that a dry run, a plan and the order to arm get the answer that an order to fence would get.
 func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 	tick := time.NewTicker(announceRetry)
 	defer tick.Stop()
-	var next time.Time
+	var next, read time.Time
 	var last contest
 	for {
-		if now := time.Now(); l.opt.Cluster.MayAct() && !now.Before(next) {
+		switch now := time.Now(); {
+		case !l.opt.Cluster.MayAct():
+			if !now.Before(read) {
+				read = now.Add(announceEvery)
+				l.readHolder(ctx, t)
+				last = l.reportContested(t, last)
+			}
+		case !now.Before(next):
 			next = now.Add(announceRetry)
 			asking, cancel := context.WithTimeout(ctx, announceTimeout)
 			binds, foreign, err := l.opt.Announcer.Announce(asking, Announcement{Instance: l.opt.Instance, StoreID: l.opt.StoreID, Epoch: t.claim.Epoch})
@@ -94,6 +120,15 @@ func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 		case <-tick.C:
 		case <-l.leaseWanted:
 		}
+	}
+}
+
+// readHolder reads who holds the Lease. After an error what was known stays.
+func (l *Lead) readHolder(ctx context.Context, t *Leadership) {
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	if foreign, err := l.opt.Announcer.Holder(ctx, Announcement{Instance: l.opt.Instance, StoreID: l.opt.StoreID, Epoch: t.claim.Epoch}); err == nil {
+		t.lease.noteHolder(foreign)
 	}
 }
 
@@ -116,7 +151,7 @@ type contest struct {
 // anything destructive.
 func (l *Lead) reportContested(t *Leadership, last contest) contest {
 	_, answer, why := t.lease.known(time.Now())
-	bad := answer != remediate.No
+	bad := answer == remediate.Yes || answer == remediate.CannotTell && l.opt.Cluster.MayAct() // who only observes need not know
 	if answer != last.answer {
 		l.opt.Cluster.Wake()
 	}

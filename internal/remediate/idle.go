@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -58,9 +59,19 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	case before && overAtRest(r, s, now):
 		return endAtRest(r, s, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
-		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
+		return finishHealthy(r, now)
 	}
 	return r, Nothing, idlePoll
+}
+
+// finishHealthy ends an idle run whose host works. If fenced has cut its power on the way, what stopped the run is not
+// how it ended.
+func finishHealthy(r Run, now time.Time) (Run, Action, time.Duration) {
+	const note = "the host is On and its Node Ready"
+	if !r.SwitchedOff && len(r.Tries) == 0 {
+		return finish(r, Aborted, r.Reason, note, now)
+	}
+	return finish(r, Aborted, reason.Recovered, fmt.Sprintf("%s; its power was cut and given back, and the Node was not isolated (the run had stopped for %s)", note, r.Reason), now)
 }
 
 // idleOnEvery is the time between two On commands of an idle run. It grows where the Machine is gone: whoever

@@ -180,6 +180,9 @@ func ofPolicy(e event.Event, target remediate.Target) []news {
 	}
 	switch e.Type {
 	case event.Refused:
+		if e.Reason == reason.NotUnhealthy { // nobody asks for it any more, so nothing was skipped
+			return nil
+		}
 		about = objectsOf(target)
 		if e.Node != "" {
 			about[Node] = nodeObject(e.Node)

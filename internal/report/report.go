@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,8 @@ type Options struct {
 	// Present returns the UID of the Node that has the name of a target's Node now, "" if there
 	// is none, and whether the target's Machine exists.
 	Present func(cluster string, t remediate.Target) (nodeUID string, machine bool)
+	// Course is what a run did between two times, and what it waited for, as far as that is known; nil: nothing is.
+	Course func(run string, from, to time.Time) []string
 	// OffReadSpacing is the time between the two readings that prove an Off. If it is too short
 	// for the writing of a mark, a Node is not marked in step 1.
 	OffReadSpacing time.Duration
@@ -200,6 +203,21 @@ func isOfPolicy(e event.Event) bool {
 	return false
 }
 
+// addCourse adds to what says that a host is off, or on, how it came to be so.
+func (r *Report) addCourse(found []news, e event.Event, run remediate.Run) {
+	if r.opt.Course == nil {
+		return
+	}
+	before := visitBefore(run, e)
+	for i := range found {
+		if n := &found[i]; n.reason == hostPoweredOff || n.reason == hostPoweredOn {
+			if course := r.opt.Course(run.ID, before.Started, before.Ended); len(course) > 0 {
+				n.message += "; " + strings.Join(course, "; ")
+			}
+		}
+	}
+}
+
 // note writes the Events for an event. While fenced only observes, it writes none about
 // what it would not do; nor in mode respond about what nobody has requested.
 func (r *Report) note(e event.Event, s State) {
@@ -207,6 +225,7 @@ func (r *Report) note(e event.Event, s State) {
 	if isOfRun(e) {
 		if run, known := r.opt.Run(e.Cluster, e.Run); known {
 			found = ofRun(e, run, s.Checks)
+			r.addCourse(found, e, run)
 		}
 	} else if s.Armed && e.Reason != reason.Observing {
 		target, _ := r.opt.Target(e.Cluster, e.Node, e.Machine)

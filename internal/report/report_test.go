@@ -41,6 +41,15 @@ func TestWholeCourse(t *testing.T) {
 	})
 }
 
+// What says that a host is off, or on, ends with the course of the run.
+func TestEventsTellTheCourse(t *testing.T) {
+	r := New(Options{Course: func(run string, from, to time.Time) []string { return []string{"Off sent 13:48:14Z", run} }})
+	found := []news{{reason: hostPoweredOff, message: "the host is off"}, {reason: nodeDeleted, message: "the Node is deleted"}}
+	r.addCourse(found, event.Event{Step: remediate.DeleteNode}, remediate.Run{ID: "r-1"})
+	assert.Equal(t, "the host is off; Off sent 13:48:14Z; r-1", found[0].message)
+	assert.Equal(t, "the Node is deleted", found[1].message)
+}
+
 // A run that an object asked for is told on that object, and where it is.
 func TestRequestIsToldOfItsRun(t *testing.T) {
 	for _, apart := range []bool{false, true} {
@@ -181,6 +190,7 @@ func TestRefusalsAndChecks(t *testing.T) {
 	atDesk(t, func(t *testing.T, d *desk) {
 		d.emit(event.Event{Type: event.Refused, Node: "n", Reason: reason.ShortCircuit, Check: "MachineHealthCheck.x ns/workers", About: machineCheck, Message: "limit: 3 of 5"})
 		d.emit(event.Event{Type: event.Refused, Machine: "ns/m", Reason: reason.NoController, Message: "no owner"})
+		d.emit(event.Event{Type: event.Refused, Node: "n", Reason: reason.NotUnhealthy, Message: "the check does not ask for this action now"}) // nothing was skipped
 		assert.Equal(t, []string{"Warning RemediationSkipped", "Normal SkippedNoController"}, d.on("Node"), "the Machine's Node is known")
 		assert.Equal(t, []string{"Warning RemediationSkipped", "Normal SkippedNoController"}, d.on("Machine"))
 		assert.Equal(t, "ShortCircuit: limit: 3 of 5; asked for by MachineHealthCheck.x ns/workers", d.noted()[0].Message)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,6 +110,7 @@ func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation,
 		w.lock.note(lockResult{began: at})
 	}
 	w.clusterFailure.report(w, lookReasons[seen.API], fresh.Err)
+	w.notePods(fresh, at)
 	// Another installation of fenced is a remediator, too. // I22
 	if answer, who := w.r.opt.Lead.Contested(time.Now()); answer == remediate.Yes || answer == remediate.CannotTell && seen.Contested == remediate.No {
 		seen.Contested, seen.Contender = answer, who
@@ -422,4 +424,33 @@ func (l *nodeLock) note(r lockResult) {
 		l.taken = true
 		l.until, l.next = r.began.Add(r.binds), r.began.Add(min(lockEvery, r.binds/2))
 	}
+}
+
+// podsWait is for which pods the run waits before it switches its host on, since when.
+type podsWait struct {
+	since time.Time
+	names []string
+}
+
+// notePods notes what a look says about the pods of an isolated Node, and reports the wait for them when it is over. // I7
+func (w *worker) notePods(f Fresh, now time.Time) {
+	switch {
+	case w.run.Step != remediate.PowerOn || w.run.Abandon != "":
+		w.pods = podsWait{}
+	case f.Observation.PodsGone == remediate.Yes:
+		w.endPodsWait("", now)
+	case f.Observation.PodsGone == remediate.No && len(f.PodsLeft) > 0:
+		if w.pods.since.IsZero() {
+			w.pods.since = now
+		}
+		w.pods.names = f.PodsLeft
+	}
+}
+
+// endPodsWait reports for how long the run has waited for pods, if it has; and says how that ended.
+func (w *worker) endPodsWait(how string, now time.Time) {
+	if since := w.pods.since; !since.IsZero() {
+		w.emit(event.Event{Type: event.Waited, Message: "waited " + now.Sub(since).Round(time.Second).String() + " for pod " + strings.Join(w.pods.names, ", ") + how})
+	}
+	w.pods = podsWait{}
 }

@@ -164,6 +164,8 @@ type Fresh struct {
 	NoNodeLocks bool
 	// Lease is the kubelet's.
 	Lease policy.Lease
+	// PodsLeft are some of the pods for which step 3 waits, for people: "namespace/name".
+	PodsLeft []string
 	// Err says what could not be read; nil if all was read.
 	Err error
 }
@@ -222,6 +224,7 @@ type worker struct {
 
 	restored   restored // what became of the last attempt to restore the Node
 	hadSession bool     // this process has opened a session with the host's BMC
+	pods       podsWait
 	// powerFailure and clusterFailure are what was last told of reads that failed.
 	powerFailure, clusterFailure readFailure
 	ownershipLost                bool // another instance owns the cluster and continues the run
@@ -241,6 +244,9 @@ func (w *worker) loop(ctx context.Context) {
 		d.from = w.run
 		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
 		d.action = action
+		if action == remediate.SendOn || action == remediate.ReleasePowerLock {
+			w.endPodsWait(", still there", time.Now())
+		}
 		if w.held != nil && w.held.Version == w.run.Version { // it takes the place of the answer to a later look, once
 			next, d.action = *w.held, remediate.Nothing
 		}

@@ -109,6 +109,21 @@ func (s *Sweep) ReadInventory() {
 	}
 }
 
+// PollSoon polls the devices of one host as soon as their BMCs may be asked again: an order or a run has changed what
+// is known of them. of is the name of its Node, or the "namespace/name" of its Machine; an empty cluster is any.
+func (s *Sweep) PollSoon(cluster, of string) {
+	s.mu.Lock()
+	for _, list := range s.hosts {
+		for _, e := range list {
+			if at := &e.subject; (cluster == "" || at.Cluster == cluster) && of != "" && (at.Node == of || at.Machine == of) {
+				s.plan.bringForward(e, time.Now())
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.wakeLoop()
+}
+
 // followInventory reads the inventory again and again.
 func (s *Sweep) followInventory(ctx context.Context) {
 	timer := time.NewTimer(0)

@@ -280,3 +280,24 @@ func peer(t *testing.T, w *world, n int, password string) *ipmisim.GoBMC {
 	w.subjects[n].SystemUUID = uuid
 	return b
 }
+
+// After an order or a run the devices of that host alone are polled as soon as their BMC may be asked again.
+func TestAHostIsPolledSoon(t *testing.T) {
+	w := newWorld()
+	one, two := w.host(1), w.host(2)
+	w.run(t, func(t *testing.T) {
+		w.wait(3 * every)
+		for quiet := 20 * time.Second; time.Until(w.result(t, 1).Next) < quiet || time.Until(w.result(t, 2).Next) < quiet; { // neither is about to be read anyway
+			w.wait(time.Second)
+		}
+		w.wait(serviceGap + time.Second)
+		before, other := len(one.reads), len(two.reads)
+		w.sweep.PollSoon("prod", "")
+		w.sweep.PollSoon("another", "n-1")
+		w.wait(time.Second)
+		require.Equal(t, []int{before, other}, []int{len(one.reads), len(two.reads)})
+		w.sweep.PollSoon("prod", "n-1")
+		w.wait(time.Second)
+		assert.Equal(t, []int{before + 1, other}, []int{len(one.reads), len(two.reads)})
+	})
+}

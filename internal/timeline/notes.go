@@ -32,6 +32,7 @@ type Notes struct {
 	mu     sync.Mutex
 	about  map[noteKey][]wire.Note
 	errors map[string]wire.RunError // by open run
+	deeds  map[string][]deed        // by run
 }
 
 // noteKey is a Node, or the "namespace/name" of a Machine.
@@ -39,7 +40,7 @@ type noteKey struct{ cluster, name string }
 
 // New returns Notes about nothing yet.
 func New() *Notes {
-	return &Notes{about: map[noteKey][]wire.Note{}, errors: map[string]wire.RunError{}}
+	return &Notes{about: map[noteKey][]wire.Note{}, errors: map[string]wire.RunError{}, deeds: map[string][]deed{}}
 }
 
 // Recall reads what happened before the start of the daemon from the end of the audit log.
@@ -57,6 +58,9 @@ func (n *Notes) Observe(e event.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	message := bmc.Printable(e.Message, maxNote)
+	if e.Run != "" {
+		n.addDeed(e, message)
+	}
 	switch e.Type {
 	case event.Stepped: // a run that stopped keeps the error for which it did
 		if !e.Step.Idle() {

@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -26,6 +29,45 @@ type RunStatus struct {
 	Next    string    `json:"next,omitempty"` // what a person can do about a run that is Waiting or Held
 	// LastError is the newest failure since the run entered its step.
 	LastError *RunError `json:"lastError,omitempty"`
+}
+
+// RecentRun is a run that has ended, in a Status.
+type RecentRun struct {
+	ID      string    `json:"id"`
+	Cluster string    `json:"cluster"`
+	Node    string    `json:"node"`
+	Machine string    `json:"machine"` // namespace/name
+	Actor   string    `json:"actor,omitempty"`
+	Result  string    `json:"result"`
+	Reason  string    `json:"reason,omitempty"`
+	Note    string    `json:"note,omitempty"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+}
+
+// The runs that a Status lists after their end.
+const (
+	recentFor = 24 * time.Hour
+	maxRecent = 20
+)
+
+// RecentRuns lists the newest of the runs that ended in the last 24 hours, newest first, and says how many more there are.
+func RecentRuns(all []remediate.Run, now time.Time) (list []RecentRun, more int) {
+	for i := range all {
+		r := &all[i]
+		if r.Open() || now.Sub(r.Ended) > recentFor {
+			continue
+		}
+		rec := RecentRun{ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
+			Result: resultOf(r.Step), Reason: string(r.Reason), Note: r.Note, Started: r.Began(), Ended: r.Ended}
+		if r.Manual != nil {
+			rec.Actor = r.Manual.Actor
+		}
+		list = append(list, rec)
+	}
+	slices.SortFunc(list, func(a, b RecentRun) int { return cmp.Or(b.Ended.Compare(a.Ended), strings.Compare(b.ID, a.ID)) })
+	shown := min(len(list), maxRecent)
+	return list[:shown], len(list) - shown
 }
 
 // Timeline is runs with their steps, oldest first.
@@ -79,6 +121,8 @@ type StepRecord struct {
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Note    string    `json:"note"`
+	// Course is what was done in the step, and what was waited for, oldest first. The daemon keeps it as long as Notes.
+	Course []string `json:"course,omitempty"`
 }
 
 // StatusOfRun gives the line of an open run in a Status.

@@ -21,6 +21,9 @@ type Status struct {
 	// forbids now; BlockedMore is how many more there are.
 	Blocked     []Blocked `json:"blocked"`
 	BlockedMore int       `json:"blockedMore,omitempty"`
+	// Recent are the newest runs that ended in the last 24 hours, newest first; RecentMore is how many more there are.
+	Recent     []RecentRun `json:"recent,omitempty"`
+	RecentMore int         `json:"recentMore,omitempty"`
 	// BMCs counts the devices that switch the hosts' power.
 	BMCs BMCCount `json:"bmcs"`
 	// Audit is set while the audit log cannot be written.
@@ -37,12 +40,15 @@ type AuditStatus struct {
 
 // ClusterStatus is one cluster as fenced sees it.
 type ClusterStatus struct {
-	Name           string  `json:"name"`
-	Mode           string  `json:"mode"`
-	Armed          bool    `json:"armed"`               // fenced acts here without orders from people
-	Owner          bool    `json:"owner"`               // this instance may act on it
-	OwnerName      string  `json:"ownerName,omitempty"` // which one may; "" = none
-	Epoch          uint64  `json:"epoch"`               // grows with each change of owners
+	Name      string `json:"name"`
+	Mode      string `json:"mode"`
+	Armed     bool   `json:"armed"`               // fenced acts here without orders from people
+	Owner     bool   `json:"owner"`               // this instance may act on it
+	OwnerName string `json:"ownerName,omitempty"` // which one may; "" = none
+	Epoch     uint64 `json:"epoch"`               // grows with each change of owners
+	// HeldBy is which other installation of fenced holds the Lease of the cluster, so that this one may not act. Absent
+	// if none does.
+	HeldBy         string  `json:"heldBy,omitempty"`
 	ViewAgeSeconds float64 `json:"viewAgeSeconds"`
 	// Problem is why nothing is decided for this cluster although it is armed:
 	// a stale view, another installation of fenced, no owner. Empty means none.

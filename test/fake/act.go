@@ -70,6 +70,9 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	if r.Step == remediate.PowerOn && r.Abandon == "" {
 		f.Observation.PodsGone = remediate.AnswerOf(s.Pods[t.Node] == 0)
 		f.Observation.PodsReleased = f.Observation.PodsGone
+		for i := range s.Pods[t.Node] {
+			f.PodsLeft = append(f.PodsLeft, fmt.Sprintf("default/web-%d", i))
+		}
 	}
 	return f
 }

@@ -21,18 +21,26 @@ type FencedLease struct {
 // LeaseDuration is how long an announcement is valid.
 const LeaseDuration = 15 * time.Second
 
-// Announce takes or renews the Lease for an instance. An instance with another
-// store gets it only after its holder has not renewed it for its duration.
-func (s *State) Announce(by any, a lead.Announcement) (binds time.Duration, foreign string) {
+// Holder is who keeps an instance from the Lease; "" for nobody.
+func (s *State) Holder(by any, a lead.Announcement) (foreign string) {
 	l := &s.Fenced
 	switch {
 	case l.Foreign != "":
-		return 0, l.Foreign
+		return l.Foreign
 	case l.Held.Instance == "", l.By == by, time.Since(l.Renewed) > LeaseDuration,
 		l.Held.StoreID == a.StoreID && (l.Held.Epoch < a.Epoch || l.Held.Instance == a.Instance):
-		s.next()
-		l.Held, l.By, l.Renewed = a, by, time.Now()
-		return LeaseDuration, ""
+		return ""
 	}
-	return 0, l.Held.Instance + " of store " + l.Held.StoreID
+	return l.Held.Instance + " of store " + l.Held.StoreID
+}
+
+// Announce takes or renews the Lease for an instance. An instance with another
+// store gets it only after its holder has not renewed it for its duration.
+func (s *State) Announce(by any, a lead.Announcement) (binds time.Duration, foreign string) {
+	if foreign = s.Holder(by, a); foreign != "" {
+		return 0, foreign
+	}
+	s.next()
+	s.Fenced.Held, s.Fenced.By, s.Fenced.Renewed = a, by, time.Now()
+	return LeaseDuration, ""
 }

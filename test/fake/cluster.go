@@ -144,6 +144,16 @@ func (c *Cluster) Announce(_ context.Context, a lead.Announcement) (binds time.D
 	return binds, foreign, err
 }
 
+// Holder implements engine.Kube.
+func (c *Cluster) Holder(_ context.Context, a lead.Announcement) (foreign string, err error) {
+	c.Do(func(s *State) {
+		if err = s.apiError(); err == nil {
+			foreign, err = s.Holder(a.Instance, a), s.Fenced.Fails
+		}
+	})
+	return foreign, err
+}
+
 // Announcements returns how often an instance announced itself, and the last
 // announcement.
 func (c *Cluster) Announcements() (n int, last lead.Announcement) {

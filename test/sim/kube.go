@@ -294,6 +294,18 @@ func (k kube) Announce(ctx context.Context, a lead.Announcement) (binds time.Dur
 	return binds, foreign, k.answer(ctx, "announce")
 }
 
+// Holder implements engine.Kube.
+func (k kube) Holder(ctx context.Context, a lead.Announcement) (foreign string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := k.request(ctx, "holder"); err != nil {
+		return "", err
+	}
+	w := k.inc.i.w
+	w.do(func() { foreign = w.api.Holder(k.inc, a) })
+	return foreign, k.answer(ctx, "holder")
+}
+
 // tickStrangers lets other remediators, and another installation of fenced, hold
 // their Leases for a while.
 func (w *World) tickStrangers(now time.Time) {

@@ -76,7 +76,9 @@ type Look struct {
 	RequestRead bool
 	// NoNodeLocks: the cluster has no Leases on Nodes, so LockNode would have nothing to take.
 	NoNodeLocks bool
-	Err         error // all read errors
+	// PodsLeft are some of the pods that are bound to the Node's name.
+	PodsLeft []string
+	Err      error // all read errors
 }
 
 // looker reads the parts of a Look in parallel.
@@ -236,6 +238,9 @@ func (l *looker) lease(ctx context.Context) error {
 	return nil
 }
 
+// maxPodsLeft is how many pods a look names.
+const maxPodsLeft = 3
+
 // pods reads whether pods are still bound to the Node's name, other than
 // Succeeded and Failed ones. It sets PodsGone to Yes only if there are none; if
 // the list fails, PodsGone stays unknown. Mirror pods do not count: they
@@ -253,6 +258,9 @@ func (l *looker) pods(ctx context.Context) error {
 		return err
 	}
 	l.look.Seen.PodsGone = remediate.AnswerOf(len(bound) == 0 && !more)
+	for i := range min(len(bound), maxPodsLeft) {
+		l.look.PodsLeft = append(l.look.PodsLeft, bound[i].Namespace+"/"+bound[i].Name)
+	}
 	if isReleasing(&l.run) {
 		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return client.IsReleasable(&p, l.run.Isolation) })
 		l.look.Seen.PodsReleased = remediate.AnswerOf(!left && !more)

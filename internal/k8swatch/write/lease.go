@@ -38,7 +38,7 @@ type Announcement struct {
 }
 
 // Announcer takes the Lease for this process, and remembers what it saw of it. One goroutine at a time
-// calls Announce.
+// calls Announce and Holder.
 type Announcer struct {
 	work        *client.Server
 	mu          sync.Mutex
@@ -65,9 +65,7 @@ func (w *Announcer) Announce(ctx context.Context, a Announcement) (binds time.Du
 	defer cancel()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.process == "" {
-		w.process = processOf(bootTime(), rand.Text())
-	}
+	w.nameProcess()
 	leases := w.work.API().Typed.Leases(OwnLeaseNamespace)
 	l, err := w.work.API().Lease(ctx, OwnLeaseNamespace, OwnLease)
 	switch {
@@ -91,6 +89,31 @@ func (w *Announcer) Announce(ctx context.Context, a Announcement) (binds time.Du
 	}
 	w.lastWritten = a
 	return leaseDuration(l.Spec), "", nil // as other instances read it // I22
+}
+
+// Holder reads who else holds the Lease, as Announce does, and writes nothing. A Lease in doubt is not known to be
+// somebody else's.
+func (w *Announcer) Holder(ctx context.Context, a Announcement) (foreign string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nameProcess()
+	switch l, err := w.work.API().Lease(ctx, OwnLeaseNamespace, OwnLease); {
+	case client.IsGone(err, OwnLease):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read Lease %s/%s: %w", OwnLeaseNamespace, OwnLease, err)
+	default:
+		return w.foreignHolder(l, a, time.Now())
+	}
+}
+
+// nameProcess gives the process its name. The caller holds mu.
+func (w *Announcer) nameProcess() {
+	if w.process == "" {
+		w.process = processOf(bootTime(), rand.Text())
+	}
 }
 
 // foreignHolder returns who holds the Lease if we may not take it; "" if we may.

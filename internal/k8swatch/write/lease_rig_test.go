@@ -62,6 +62,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	mine, theirs := announcerAt(t, c), announcerAt(t, c)
 	a, other := Announcement{"a", "store-1", 1}, Announcement{"z", "store-2", 7}
 
+	assert.Empty(t, must.Do(mine.Holder(ctx, a))(t), "there is none yet")
 	binds, foreign, err := mine.Announce(ctx, a)
 	require.NoError(t, err)
 	require.Empty(t, foreign)
@@ -80,6 +81,8 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	foreign = announces(t, ctx, theirs, other)
 	assert.Contains(t, foreign, `"a"`)
 	assert.Contains(t, foreign, "a store of its own")
+	assert.Equal(t, foreign, must.Do(theirs.Holder(ctx, other))(t), "who only reads the Lease is told the same")
+	assert.Empty(t, must.Do(mine.Holder(ctx, a))(t))
 	assert.Equal(t, renewed.ResourceVersion, ownLeaseOf(t, ctx, c).ResourceVersion)
 	old := ownLeaseOf(t, ctx, c)
 	old.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
