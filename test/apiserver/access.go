@@ -30,6 +30,7 @@ import (
 // AdminGroup may do everything.
 const AdminGroup = "system:masters"
 
+// anonymous is who shows no credentials. It may do nothing.
 const anonymous = "system:anonymous"
 
 // Right allows a user what a rule of RBAC says, in one namespace, or everywhere if it is empty.
@@ -88,8 +89,7 @@ func (s *Server) RESTConfig(name string, groups ...string) *rest.Config {
 
 // Kubeconfig is a kubeconfig file for a user of any name in any groups.
 func (s *Server) Kubeconfig(name string, groups ...string) ([]byte, error) {
-	c := s.RESTConfig(name, groups...)
-	k := clientcmdapi.NewConfig()
+	c, k := s.RESTConfig(name, groups...), clientcmdapi.NewConfig()
 	k.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
 	k.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
 	k.Contexts["test"], k.CurrentContext = &clientcmdapi.Context{Cluster: "test", AuthInfo: "user"}, "test"
@@ -118,13 +118,12 @@ func (s *Server) allows(u user, a authorizationv1.ResourceAttributes) bool {
 	if a.Subresource != "" {
 		a.Resource += "/" + a.Subresource
 	}
+	has := func(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
 	return slices.ContainsFunc(s.access.rights, func(r Right) bool {
 		return r.User == u.name && (r.Namespace == "" || r.Namespace == a.Namespace) && has(r.Verbs, a.Verb) && has(r.APIGroups, a.Group) &&
 			has(r.Resources, a.Resource) && (len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
 	})
 }
-
-func has(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
 
 // authorize returns the error of a request that its user has no right to.
 func (s *Server) authorize(u user, q Request) error {
@@ -140,27 +139,20 @@ func (s *Server) authorize(u user, q Request) error {
 		where = fmt.Sprintf("in the namespace %q", q.Namespace)
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Group: q.Group, Resource: q.Resource}, q.Name,
-		fmt.Errorf("User %q cannot %s resource %q in API group %q %s", u.name, q.Verb, resource, q.Group, where)) //nolint:staticcheck // Kubernetes' words
+		fmt.Errorf("User %q cannot %s resource %q in API group %q %s", u.name, q.Verb, resource, q.Group, where)) //lint:ignore ST1005 Kubernetes' words
 }
 
-// reviewSelf answers a SelfSubjectAccessReview.
-func reviewSelf(s *Server, u user, o object) {
-	r := o.(*authorizationv1.SelfSubjectAccessReview)
-	r.Status.Allowed = r.Spec.ResourceAttributes == nil || s.allows(u, *r.Spec.ResourceAttributes)
-}
-
-// reviewOther answers a SubjectAccessReview.
-func reviewOther(s *Server, _ user, o object) {
-	r := o.(*authorizationv1.SubjectAccessReview)
-	r.Status.Allowed = r.Spec.ResourceAttributes == nil || s.allows(user{r.Spec.User, r.Spec.Groups}, *r.Spec.ResourceAttributes)
-}
-
-// review answers a review.
-func (c *call) review(w http.ResponseWriter) error {
+// review answers a question about rights.
+func (c *call) review() error {
 	o, err := c.received()
 	if err != nil {
 		return err
 	}
-	c.k.review(c.s, c.user, o)
-	return c.object(w, http.StatusCreated, o)
+	switch r := o.(type) {
+	case *authorizationv1.SelfSubjectAccessReview:
+		r.Status.Allowed = r.Spec.ResourceAttributes == nil || c.s.allows(c.user, *r.Spec.ResourceAttributes)
+	case *authorizationv1.SubjectAccessReview:
+		r.Status.Allowed = r.Spec.ResourceAttributes == nil || c.s.allows(user{r.Spec.User, r.Spec.Groups}, *r.Spec.ResourceAttributes)
+	}
+	return c.answer(http.StatusCreated, o)
 }

@@ -2,14 +2,15 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
@@ -18,148 +19,119 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-const definitionGroup = "apiextensions.k8s.io"
+var definitions = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // definition is what is read of a CustomResourceDefinition.
 type definition struct {
-	Group    string
-	Scope    string
-	Names    struct{ Plural, Singular, Kind, ListKind string }
-	Versions []struct {
-		Name            string
-		Served, Storage bool
-		Schema          struct {
-			OpenAPIV3Schema *spec.Schema
+	Spec struct {
+		Group, Scope string
+		Names        struct{ Plural, Kind string }
+		Versions     []struct {
+			Name            string
+			Served, Storage bool
+			Schema          struct{ OpenAPIV3Schema *spec.Schema }
+			Subresources    struct{ Status *struct{} }
 		}
-		Subresources struct{ Status *struct{} }
 	}
 }
 
-// definitionRules: a definition is Established as soon as it is written. On a real server that takes a moment.
-var definitionRules = rules{
-	onCreate: establish,
-	onUpdate: func(now, _ object) { establish(now) },
-	validate: func(o object) field.ErrorList {
-		if _, err := kindDefined(o); err != nil {
-			return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
-		}
-		return nil
-	},
-}
-
+// establish says that the kind is served. On a real server that takes a moment.
 func establish(o object) {
 	var conditions []any
 	for _, kind := range []string{"NamesAccepted", "Established"} {
-		conditions = append(conditions, map[string]any{
-			"type": kind, "status": "True", "reason": "Accepted", "message": "the kind is served", "lastTransitionTime": o.GetCreationTimestamp().UTC().Format("2006-01-02T15:04:05Z"),
-		})
+		conditions = append(conditions, map[string]any{"type": kind, "status": "True", "reason": "Accepted", "message": "the kind is served"})
 	}
-	o.(*unstructured.Unstructured).Object["status"] = map[string]any{"conditions": conditions}
+	content(o)["status"] = map[string]any{"conditions": conditions}
 }
 
-// kindDefined is the kind that a definition defines.
-func kindDefined(o object) (*kind, error) {
-	var d struct{ Spec definition }
+func validateDefinition(o object) field.ErrorList {
+	if _, err := kindOf(o); err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
+	}
+	return nil
+}
+
+// kindOf is the kind that a definition defines.
+func kindOf(o object) (*kind, error) {
+	var d definition
 	raw, err := json.Marshal(o)
 	if err == nil {
 		err = json.Unmarshal(raw, &d)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the definition: %w", err)
+		return nil, err
 	}
 	names := d.Spec.Names
-	k := &kind{
-		group: d.Spec.Group, resource: names.Plural, kind: names.Kind, listKind: names.ListKind, singular: names.Singular,
-		namespaced: d.Spec.Scope == "Namespaced", schemas: map[string]*customSchema{}, rules: rules{onUpdate: countGeneration},
-	}
-	if k.listKind == "" {
-		k.listKind = k.kind + "List"
-	}
-	if k.singular == "" {
-		k.singular = strings.ToLower(k.kind)
-	}
+	k := &kind{resource: names.Plural, namespaced: d.Spec.Scope == "Namespaced", schemas: map[string]*customSchema{}}
 	for _, v := range d.Spec.Versions {
+		if v.Storage {
+			k.gvk = schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: names.Kind}
+		}
 		if !v.Served {
 			continue
 		}
-		if v.Subresources.Status != nil {
-			k.status, k.rules = true, rules{onCreate: dropStatus, onUpdate: keepStatus, onStatus: keepAllButStatus}
+		if k.versions = append(k.versions, v.Name); v.Subresources.Status != nil {
+			k.status, k.onCreate = true, func(o object) { delete(content(o), "status") }
 		}
 		if k.schemas[v.Name], err = newSchema(v.Schema.OpenAPIV3Schema); err != nil {
 			return nil, fmt.Errorf("version %s: %w", v.Name, err)
 		}
-		if k.versions = append(k.versions, v.Name); v.Storage {
-			slices.Reverse(k.versions)
-		}
 	}
-	if len(k.versions) == 0 {
-		return nil, fmt.Errorf("no version is served")
+	if k.gvk.Version == "" {
+		return nil, errors.New("no version is stored")
 	}
 	return k, nil
 }
 
-// define serves the kind of a definition from now on. s.mu is held.
-func (s *Server) define(o object) error {
-	k, err := kindDefined(o)
+// define serves the kind of a definition from now on, or no more. s.mu is held.
+func (s *Server) define(o object, gone bool) error {
+	k, err := kindOf(o)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	k.table = newTable()
-	k.table.floor = s.revision
-	if before := s.kinds[k.gr()]; before != nil {
-		k.table = before.table
+	if k.table = newTable(s.revision); s.kinds[k.gr()] != nil {
+		k.table = s.kinds[k.gr()].table
 	}
-	s.kinds[k.gr()] = k
-	return nil
-}
-
-// undefine deletes the objects of the kind of a definition, and serves it no more. s.mu is held.
-func (s *Server) undefine(o object) {
-	k, err := kindDefined(o)
-	if err != nil || s.kinds[k.gr()] == nil {
-		return
+	if s.kinds[k.gr()] = k; !gone {
+		return nil
 	}
-	k = s.kinds[k.gr()]
 	var all []*entry
 	k.table.items.Ascend(func(e *entry) bool { all = append(all, e); return true })
 	for _, e := range all {
-		if last, err := k.decode(e, k.versions[0]); err == nil {
-			_ = s.put(k.table, e.key, nil, last, k.encode) // it was encoded by the same before
+		last, err := k.decode(e, k.gvk.Version)
+		if err == nil {
+			_, err = s.put(k.table, e.key, last, true, k.encode)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	delete(s.kinds, k.gr())
 	close(k.table.news)
 	k.table.news = nil
+	return nil
 }
-
-// The rules of custom resources.
 
 func content(o object) map[string]any { return o.(*unstructured.Unstructured).Object }
 
-func dropStatus(o object) { delete(content(o), "status") }
-
-func keepStatus(now, was object) {
-	if delete(content(now), "status"); content(was)["status"] != nil {
-		content(now)["status"] = content(was)["status"]
+// keepCustom keeps what an update of a custom resource may not change. Its generation counts the changes of all but the metadata.
+func (k *kind) keepCustom(o, was object, ofStatus bool) {
+	to, from := content(o), content(was)
+	if k.status || k.gvk == definitions {
+		if ofStatus {
+			from = runtime.DeepCopyJSON(from)
+			to, from = from, to
+			o.(*unstructured.Unstructured).Object = to
+		}
+		if delete(to, "status"); from["status"] != nil {
+			to["status"] = from["status"]
+		}
 	}
-	countGeneration(now, was)
-}
-
-// countGeneration counts the changes of all but the metadata.
-func countGeneration(now, was object) {
-	a, b := runtime.DeepCopyJSON(content(now)), runtime.DeepCopyJSON(content(was))
+	a, b := runtime.DeepCopyJSON(content(o)), runtime.DeepCopyJSON(content(was))
 	delete(a, "metadata")
 	delete(b, "metadata")
-	if !equality.Semantic.DeepEqual(a, b) {
-		now.SetGeneration(was.GetGeneration() + 1)
-	}
-}
-
-func keepAllButStatus(now, was object) {
-	status, ok := content(now)["status"]
-	now.(*unstructured.Unstructured).Object = runtime.DeepCopyJSON(content(was))
-	if delete(content(now), "status"); ok {
-		content(now)["status"] = status
+	if !ofStatus && !equality.Semantic.DeepEqual(a, b) {
+		o.SetGeneration(was.GetGeneration() + 1)
 	}
 }
 
@@ -171,7 +143,7 @@ type customSchema struct {
 
 func newSchema(root *spec.Schema) (*customSchema, error) {
 	if root == nil {
-		return nil, fmt.Errorf("it has no schema")
+		return nil, errors.New("it has no schema")
 	}
 	if err := normalise(root); err != nil {
 		return nil, err
@@ -180,22 +152,22 @@ func newSchema(root *spec.Schema) (*customSchema, error) {
 }
 
 func is(s *spec.Schema, extension string) bool {
-	yes, _ := s.Extensions.GetBool(extension)
+	yes, _ := s.Extensions.GetBool("x-kubernetes-" + extension)
 	return yes
 }
 
 // normalise makes a schema of a definition one of OpenAPI, as apiextensions does.
 func normalise(s *spec.Schema) error {
-	if is(s, "x-kubernetes-int-or-string") {
+	if is(s, "int-or-string") {
 		s.Type = spec.StringOrArray{"integer", "string"}
 	}
-	if s.Default != nil { // its numbers become integers where they are
+	if s.Default != nil { // its whole numbers become integers
 		raw, err := json.Marshal(s.Default)
 		if err == nil {
 			err = utiljson.Unmarshal(raw, &s.Default)
 		}
 		if err != nil {
-			return fmt.Errorf("read a default: %w", err)
+			return err
 		}
 	}
 	for name, p := range s.Properties {
@@ -219,34 +191,34 @@ func normalise(s *spec.Schema) error {
 func (c *customSchema) shape(o object) { shape(content(o), c.root, true) }
 
 func shape(value any, s *spec.Schema, resource bool) {
-	switch v := value.(type) {
-	case []any:
-		for _, item := range v {
-			if s.Items != nil && s.Items.Schema != nil {
-				shape(item, s.Items.Schema, is(s.Items.Schema, "x-kubernetes-embedded-resource"))
-			}
+	if list, ok := value.([]any); ok && s.Items != nil && s.Items.Schema != nil {
+		for _, item := range list {
+			shape(item, s.Items.Schema, is(s.Items.Schema, "embedded-resource"))
 		}
-	case map[string]any:
-		for key, child := range v {
-			p, known := s.Properties[key]
-			more := s.AdditionalProperties
-			switch {
-			case resource && (key == "apiVersion" || key == "kind" || key == "metadata"):
-			case known && child == nil && p.Default != nil && !p.Nullable:
-				delete(v, key)
-			case known:
-				shape(child, &p, is(&p, "x-kubernetes-embedded-resource"))
-			case more != nil && more.Schema != nil:
-				shape(child, more.Schema, is(more.Schema, "x-kubernetes-embedded-resource"))
-			case more == nil && !is(s, "x-kubernetes-preserve-unknown-fields"):
-				delete(v, key)
-			}
+	}
+	v, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	for key, child := range v {
+		p, known := s.Properties[key]
+		more := s.AdditionalProperties
+		switch {
+		case resource && (key == "apiVersion" || key == "kind" || key == "metadata"):
+		case known && child == nil && p.Default != nil && !p.Nullable:
+			delete(v, key)
+		case known:
+			shape(child, &p, is(&p, "embedded-resource"))
+		case more != nil && more.Schema != nil:
+			shape(child, more.Schema, is(more.Schema, "embedded-resource"))
+		case more == nil && !is(s, "preserve-unknown-fields"):
+			delete(v, key)
 		}
-		for key, p := range s.Properties {
-			if _, there := v[key]; !there && p.Default != nil {
-				v[key] = runtime.DeepCopyJSONValue(p.Default)
-				shape(v[key], &p, false)
-			}
+	}
+	for key, p := range s.Properties {
+		if _, there := v[key]; !there && p.Default != nil {
+			v[key] = runtime.DeepCopyJSONValue(p.Default)
+			shape(v[key], &p, false)
 		}
 	}
 }
@@ -254,16 +226,12 @@ func shape(value any, s *spec.Schema, resource bool) {
 // check returns what is wrong with an object, in the words of apiextensions.
 func (c *customSchema) check(o object) (errs field.ErrorList) {
 	for _, err := range c.validator.Validate(content(o)).Errors {
-		v, ok := err.(*openapierrors.Validation)
-		if !ok {
+		var v *openapierrors.Validation
+		if !errors.As(err, &v) {
 			errs = append(errs, field.Invalid(nil, "", err.Error()))
 			continue
 		}
-		var at *field.Path
-		if name := strings.TrimPrefix(v.Name, "."); name != "" {
-			at = field.NewPath(name)
-		}
-		value := v.Value
+		at, value := field.NewPath(strings.TrimPrefix(v.Name, ".")), v.Value
 		if value == nil {
 			value = ""
 		}
@@ -275,7 +243,7 @@ func (c *customSchema) check(o object) (errs field.ErrorList) {
 			for _, a := range v.Values {
 				allowed = append(allowed, fmt.Sprint(a))
 			}
-			errs = append(errs, field.NotSupported(at, v.Value, allowed))
+			errs = append(errs, field.NotSupported(at, value, allowed))
 		case openapierrors.InvalidTypeCode:
 			errs = append(errs, field.TypeInvalid(at, value, v.Error()))
 		default:

@@ -1,10 +1,10 @@
 package apiserver
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,37 +22,32 @@ type object interface {
 	metav1.Object
 }
 
-// kind is one resource that is served.
+// kind is one resource that is served. rules are how a real API server treats its objects; each may be nil.
 type kind struct {
-	group, resource, kind, listKind, singular string
-	versions                                  []string // the first one is stored
-	namespaced                                bool
-	status                                    bool                     // it has this subresource
-	sample                                    object                   // of a built-in kind; nil of a custom resource
-	schemas                                   map[string]*customSchema // of a custom resource, by version
-	rules
-	review func(*Server, user, object) // of a kind that is answered, not stored
-	table  *table
-}
+	gvk        schema.GroupVersionKind // stored
+	resource   string
+	versions   []string // that are served
+	namespaced bool
+	status     bool                     // it has this subresource
+	sample     object                   // of a built-in kind; nil of a custom resource
+	schemas    map[string]*customSchema // of a custom resource, by version
+	table      *table                   // nil of a review
 
-// rules are how a real API server treats the objects of one kind, as far as fenced or a test relies on it. Any may be nil.
-type rules struct {
-	onCreate                                            func(object)                             // sets defaults, and removes what a client may not set
-	onUpdate                                            func(now, was object)                    // the same
-	onStatus                                            func(now, was object)                    // the same, of the status subresource
-	validate                                            func(object) field.ErrorList             // beside the metadata
-	fields                                              func(object) fields.Set                  // that can be selected, beside metadata.name and .namespace
-	grace                                               func(o object, asked *int64) (sec int64) // of a deletion; objects without it are deleted at once
-	createOnUpdate, unconditionalUpdate, returnsDeleted bool
+	onCreate            func(object)                             // sets defaults, and removes what a client may not set
+	validate            func(object) field.ErrorList             // beside the metadata
+	fields              func(object) fields.Set                  // that can be selected, beside metadata.name and .namespace
+	grace               func(o object, asked *int64) (sec int64) // of a deletion; objects without it are deleted at once
+	unconditionalUpdate bool                                     // an update needs no version
+	returnsDeleted      bool                                     // a deletion is answered with the object
 }
 
 func (k *kind) gr() schema.GroupResource {
-	return schema.GroupResource{Group: k.group, Resource: k.resource}
+	return schema.GroupResource{Group: k.gvk.Group, Resource: k.resource}
 }
 
-func (k *kind) gk() schema.GroupKind { return schema.GroupKind{Group: k.group, Kind: k.kind} }
-
-func (k *kind) gvk(version string) schema.GroupVersionKind { return k.gk().WithVersion(version) }
+func (k *kind) at(version string) schema.GroupVersionKind {
+	return k.gvk.GroupKind().WithVersion(version)
+}
 
 // empty returns a new object.
 func (k *kind) empty(version string) object {
@@ -60,53 +55,52 @@ func (k *kind) empty(version string) object {
 		return k.sample.DeepCopyObject().(object)
 	}
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(k.gvk(version))
+	u.SetGroupVersionKind(k.at(version))
 	return u
 }
+
+// mediaTypes are those of a kind, or of documents if it is nil: first that of who asks for none, last that of what is stored.
+func (k *kind) mediaTypes() []string {
+	if k != nil && k.sample == nil {
+		return []string{runtime.ContentTypeJSON}
+	}
+	return []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
+}
+
+func (k *kind) stored() string { return k.mediaTypes()[len(k.mediaTypes())-1] }
 
 // codec is that of a media type for the objects of this kind.
 func (k *kind) codec(mediaType, version string) runtime.Codec {
 	if k.sample == nil {
 		return unstructured.UnstructuredJSONScheme
 	}
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
-	gv := schema.GroupVersion{Group: k.group, Version: version}
-	return runtime.NewCodec(
-		runtime.WithVersionEncoder{Version: gv, Encoder: info.Serializer, ObjectTyper: scheme.Scheme},
-		runtime.WithoutVersionDecoder{Decoder: info.Serializer})
-}
-
-// stored is the media type in which the objects of this kind are stored.
-func (k *kind) stored() string {
-	if k.sample == nil {
-		return runtime.ContentTypeJSON
-	}
-	return runtime.ContentTypeProtobuf
+	s := serializerOf(mediaType).Serializer
+	return runtime.NewCodec(runtime.WithVersionEncoder{Version: k.at(version).GroupVersion(), Encoder: s, ObjectTyper: scheme.Scheme}, runtime.WithoutVersionDecoder{Decoder: s})
 }
 
 func (k *kind) encode(o object) ([]byte, error) {
 	o.SetManagedFields(nil)
 	if u, custom := o.(*unstructured.Unstructured); custom {
-		u.SetGroupVersionKind(k.gvk(k.versions[0]))
+		u.SetGroupVersionKind(k.gvk)
 	}
-	return runtime.Encode(k.codec(k.stored(), k.versions[0]), o)
+	return runtime.Encode(k.codec(k.stored(), k.gvk.Version), o)
 }
 
 // decode returns a stored object, as it is in a version.
 func (k *kind) decode(e *entry, version string) (object, error) {
 	into := k.empty(version)
-	if err := runtime.DecodeInto(k.codec(k.stored(), k.versions[0]), e.raw, into); err != nil {
-		return nil, fmt.Errorf("decode the stored %s %s: %w", k.kind, e.key, err)
+	if err := runtime.DecodeInto(k.codec(k.stored(), k.gvk.Version), e.raw, into); err != nil {
+		return nil, fmt.Errorf("decode the stored %s %s: %w", k.gvk.Kind, e.key, err)
 	}
 	if u, custom := into.(*unstructured.Unstructured); custom {
-		u.SetGroupVersionKind(k.gvk(version)) // as without a conversion webhook
+		u.SetGroupVersionKind(k.at(version)) // as without a conversion webhook
 	}
 	return into, nil
 }
 
 // render returns a stored object in a media type.
 func (k *kind) render(e *entry, version, mediaType string) ([]byte, error) {
-	if mediaType == k.stored() && version == k.versions[0] {
+	if mediaType == k.stored() && version == k.gvk.Version {
 		return e.raw, nil
 	}
 	o, err := k.decode(e, version)
@@ -128,84 +122,64 @@ func (k *kind) fieldsOf(o object) fields.Set {
 	return set
 }
 
-// kindOf returns the kind that a request is for, or nil.
-func (s *Server) kindOf(r *Request) *kind {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	k := s.kinds[schema.GroupResource{Group: r.Group, Resource: r.Resource}]
-	if k == nil || !slices.Contains(k.versions, r.Version) {
-		return nil
-	}
-	return k
-}
-
 // document returns the answer to a request for discovery, or nil.
 func (s *Server) document(parts []string) runtime.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	groups := map[string]map[string][]metav1.APIResource{} // by group and version
+	served := map[schema.GroupVersion][]metav1.APIResource{}
 	for _, k := range s.kinds {
 		for _, v := range k.versions {
-			if groups[k.group] == nil {
-				groups[k.group] = map[string][]metav1.APIResource{}
-			}
-			groups[k.group][v] = append(groups[k.group][v], k.apiResources()...)
+			served[k.at(v).GroupVersion()] = append(served[k.at(v).GroupVersion()], k.described()...)
 		}
 	}
-	switch group := groupOf(parts); {
+	groups := map[string]*metav1.APIGroup{}
+	for gv := range served {
+		if groups[gv.Group] == nil {
+			groups[gv.Group] = &metav1.APIGroup{Name: gv.Group}
+		}
+		g := groups[gv.Group]
+		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
+		slices.SortFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+			return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
+		})
+		g.PreferredVersion = g.Versions[0]
+	}
+	switch {
 	case len(parts) == 1 && parts[0] == "api":
 		return &metav1.APIVersions{Versions: []string{"v1"}}
 	case len(parts) == 1:
 		list := &metav1.APIGroupList{}
 		for _, name := range slices.Sorted(maps.Keys(groups)) {
-			if name != "" {
-				list.Groups = append(list.Groups, apiGroup(name, groups[name]))
+			if name != "" { // the core group has a document of its own
+				list.Groups = append(list.Groups, *groups[name])
 			}
 		}
 		return list
-	case len(parts) == 2 && parts[0] == "apis" && groups[group] != nil:
-		g := apiGroup(group, groups[group])
-		return &g
-	case parts[0] == "api" && len(parts) == 2 || len(parts) == 3:
-		v := parts[len(parts)-1]
-		resources := groups[group][v]
-		if resources == nil {
-			return nil
-		}
-		slices.SortFunc(resources, func(a, b metav1.APIResource) int { return cmp.Compare(a.Name, b.Name) })
-		return &metav1.APIResourceList{GroupVersion: schema.GroupVersion{Group: group, Version: v}.String(), APIResources: resources}
+	case len(parts) == 2 && parts[0] == "apis" && groups[parts[1]] != nil:
+		return groups[parts[1]]
 	}
-	return nil
+	gv := schema.GroupVersion{Version: parts[len(parts)-1]}
+	if parts[0] == "apis" {
+		gv.Group = parts[1]
+	}
+	resources := served[gv]
+	if resources == nil || len(parts) > 3 {
+		return nil
+	}
+	slices.SortFunc(resources, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
+	return &metav1.APIResourceList{GroupVersion: gv.String(), APIResources: resources}
 }
 
-func groupOf(parts []string) string {
-	if parts[0] == "apis" && len(parts) > 1 {
-		return parts[1]
+func (k *kind) described() []metav1.APIResource {
+	r := metav1.APIResource{Name: k.resource, SingularName: strings.ToLower(k.gvk.Kind), Namespaced: k.namespaced, Kind: k.gvk.Kind, Verbs: metav1.Verbs{"create"}}
+	if k.table == nil {
+		return []metav1.APIResource{r}
 	}
-	return ""
-}
-
-// apiGroup describes a group; the preferred version is the stored one of its kinds, which comes first by Kubernetes' order.
-func apiGroup(name string, versions map[string][]metav1.APIResource) metav1.APIGroup {
-	g := metav1.APIGroup{Name: name}
-	for v := range versions {
-		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + v, Version: v})
+	sub := r
+	sub.Name, sub.SingularName, sub.Verbs = r.Name+"/status", "", metav1.Verbs{"get", "patch", "update"}
+	r.Verbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
+	if !k.status {
+		return []metav1.APIResource{r}
 	}
-	slices.SortFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
-		return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
-	})
-	g.PreferredVersion = g.Versions[0]
-	return g
-}
-
-func (k *kind) apiResources() []metav1.APIResource {
-	verbs := metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
-	if k.review != nil {
-		verbs = metav1.Verbs{"create"}
-	}
-	found := []metav1.APIResource{{Name: k.resource, SingularName: k.singular, Namespaced: k.namespaced, Kind: k.kind, Verbs: verbs}}
-	if k.status {
-		found = append(found, metav1.APIResource{Name: k.resource + "/status", Namespaced: k.namespaced, Kind: k.kind, Verbs: metav1.Verbs{"get", "patch", "update"}})
-	}
-	return found
+	return []metav1.APIResource{r, sub}
 }

@@ -13,37 +13,46 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// parameters decodes the parameters of a request into options.
-func (c *call) parameters(into runtime.Object) error {
-	if err := internalscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metav1.SchemeGroupVersion, into); err != nil {
-		return apierrors.NewBadRequest(err.Error())
+// key is that of the object that a request is about.
+func (c *call) key() string {
+	if c.k.namespaced {
+		return c.q.Namespace + "/" + c.q.Name
 	}
-	return nil
+	return c.q.Name
 }
 
-func (c *call) get(w http.ResponseWriter) error {
-	e := c.s.store.get(c.k.table, c.key(c.q.Name))
-	if e == nil {
-		return apierrors.NewNotFound(c.k.gr(), c.q.Name)
+// stored returns the object that a request is about. c.s.mu is held.
+func (c *call) stored() (*entry, error) {
+	if e, ok := c.k.table.items.Get(&entry{key: c.key()}); ok {
+		return e, nil
 	}
-	return c.entry(w, http.StatusOK, e)
+	return nil, apierrors.NewNotFound(c.k.gr(), c.q.Name)
+}
+
+func (c *call) get() error {
+	c.s.mu.RLock()
+	e, err := c.stored()
+	c.s.mu.RUnlock()
+	return c.entry(http.StatusOK, e, err)
 }
 
 // selection are the options of a list or a watch.
 type selection struct {
 	internalversion.ListOptions
-	revision uint64 // resourceVersion; 0 if there is none, or any will do
+	revision uint64 // resourceVersion; 0 if any will do
+	all      bool   // every object is selected
 }
 
 func (c *call) selection() (s selection, err error) {
-	if err := c.parameters(&s.ListOptions); err != nil {
-		return s, err
+	if err := internalscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metav1.SchemeGroupVersion, &s.ListOptions); err != nil {
+		return s, apierrors.NewBadRequest(err.Error())
 	}
 	internalversion.SetListOptionsDefaults(&s.ListOptions, true)
 	if errs := validation.ValidateListOptions(&s.ListOptions, true); len(errs) > 0 {
@@ -52,17 +61,16 @@ func (c *call) selection() (s selection, err error) {
 	if s.LabelSelector == nil {
 		s.LabelSelector = labels.Everything()
 	}
-	if s.FieldSelector != nil {
-		known := c.k.fieldsOf(c.k.empty(c.q.Version))
-		for _, r := range s.FieldSelector.Requirements() {
-			if !known.Has(r.Field) {
-				return s, apierrors.NewBadRequest("field label not supported: " + r.Field)
-			}
-		}
-		if s.FieldSelector.Empty() {
-			s.FieldSelector = nil
+	if s.FieldSelector == nil {
+		s.FieldSelector = fields.Everything()
+	}
+	known := c.k.fieldsOf(c.k.empty(c.q.Version))
+	for _, r := range s.FieldSelector.Requirements() {
+		if !known.Has(r.Field) {
+			return s, apierrors.NewBadRequest("field label not supported: " + r.Field)
 		}
 	}
+	s.all = s.LabelSelector.Empty() && s.FieldSelector.Empty()
 	if s.ResourceVersion != "" {
 		if s.revision, err = strconv.ParseUint(s.ResourceVersion, 10, 64); err != nil {
 			return s, apierrors.NewBadRequest("Invalid value: " + strconv.Quote(s.ResourceVersion) + ": " + err.Error())
@@ -71,72 +79,61 @@ func (c *call) selection() (s selection, err error) {
 	return s, nil
 }
 
-// all reports whether every object is selected.
-func (s *selection) all() bool { return s.LabelSelector.Empty() && s.FieldSelector == nil }
-
-// selects reports whether an object is selected; none is not.
-func (c *call) selects(s *selection, e *entry) (bool, error) {
-	if e == nil || s.all() {
+// selected reports whether an object is selected; none is not.
+func (c *call) selected(s *selection, e *entry) (bool, error) {
+	if e == nil || s.all {
 		return e != nil, nil
 	}
 	o, err := c.k.decode(e, c.q.Version)
-	if err != nil {
-		return false, err
-	}
-	return s.LabelSelector.Matches(labels.Set(o.GetLabels())) && (s.FieldSelector == nil || s.FieldSelector.Matches(c.k.fieldsOf(o))), nil
+	return err == nil && s.LabelSelector.Matches(labels.Set(o.GetLabels())) && s.FieldSelector.Matches(c.k.fieldsOf(o)), err
 }
 
-// token is where the next page of a list begins. At revision -1 it is the list of now.
-type token struct {
-	Revision int64  `json:"rv"`
+// page is where the next page of a list begins.
+type page struct {
+	Revision uint64 `json:"rv"`
 	From     string `json:"start"`
 }
 
-func (t token) encode() string {
-	raw, _ := json.Marshal(t) // a number and a string
-	return base64.RawURLEncoding.EncodeToString(raw)
-}
-
-func (c *call) list(w http.ResponseWriter) error {
+func (c *call) list() error {
 	sel, err := c.selection()
 	if err != nil {
 		return err
 	}
-	var page token
-	if sel.Continue != "" {
+	var p page
+	switch {
+	case sel.Continue != "":
 		raw, err := base64.RawURLEncoding.DecodeString(sel.Continue)
-		if err == nil {
-			err = json.Unmarshal(raw, &page)
+		if err != nil || json.Unmarshal(raw, &p) != nil {
+			return apierrors.NewBadRequest("continue key is not valid")
 		}
-		if err != nil {
-			return apierrors.NewBadRequest("continue key is not valid: " + err.Error())
-		}
-	} else if sel.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
-		page.Revision = int64(sel.revision)
-	} else if at := c.s.now(); sel.revision > at {
-		return tooLarge(sel.revision, at)
+	case sel.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
+		p.Revision = sel.revision
+	}
+	if err := c.s.reaches(max(sel.revision, p.Revision)); err != nil {
+		return err
 	}
 	fetch, limit := 0, int(sel.Limit)
-	if limit > 0 && sel.all() {
+	if limit > 0 && sel.all {
 		fetch = limit + 1
 	}
-	found, at, err := c.s.store.list(c.k.table, c.q.Namespace, page.From, uint64(max(page.Revision, 0)), fetch)
+	found, at, err := c.s.store.list(c.k.table, c.q.Namespace, p.From, p.Revision, fetch)
 	if err != nil {
-		if sel.Continue != "" && apierrors.IsResourceExpired(err) {
-			return expired(page)
-		}
 		return err
 	}
 	var items []runtime.Object
-	next := ""
+	m := metav1.ListMeta{ResourceVersion: strconv.FormatUint(at, 10)}
 	for _, e := range found {
-		if yes, err := c.selects(&sel, e); err != nil {
+		if yes, err := c.selected(&sel, e); err != nil {
 			return err
 		} else if !yes {
 			continue
 		}
 		if limit > 0 && len(items) == limit {
-			next = token{int64(at), e.key}.encode()
+			raw, err := json.Marshal(page{at, e.key})
+			if err != nil {
+				return err
+			}
+			m.Continue = base64.RawURLEncoding.EncodeToString(raw)
 			break
 		}
 		o, err := c.k.decode(e, c.q.Version)
@@ -145,42 +142,28 @@ func (c *call) list(w http.ResponseWriter) error {
 		}
 		items = append(items, o)
 	}
-	return c.answerList(w, items, metav1.ListMeta{ResourceVersion: strconv.FormatUint(at, 10), Continue: next})
-}
-
-// expired is the answer to the rest of a list whose version is forgotten. Its token leads to the rest as it is now.
-func expired(page token) error {
-	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, " +
-		"or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects " +
-		"that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
-	err.ErrStatus.Continue = token{-1, page.From}.encode()
-	return err
+	return c.answerList(items, m)
 }
 
 // answerList answers with a list of objects.
-func (c *call) answerList(w http.ResponseWriter, items []runtime.Object, m metav1.ListMeta) error {
+func (c *call) answerList(items []runtime.Object, m metav1.ListMeta) (err error) {
+	gvk := c.k.at(c.q.Version)
+	gvk.Kind += "List"
 	var list runtime.Object = &unstructured.UnstructuredList{}
 	if c.k.sample != nil {
-		made, err := scheme.Scheme.New(c.k.gvk(c.q.Version).GroupVersion().WithKind(c.k.listKind))
-		if err != nil {
+		if list, err = scheme.Scheme.New(gvk); err != nil {
 			return err
 		}
-		list = made
-	} else {
-		list.GetObjectKind().SetGroupVersionKind(c.k.gvk(c.q.Version).GroupVersion().WithKind(c.k.listKind))
 	}
-	if err := meta.SetList(list, items); err != nil {
-		return err
-	}
+	list.GetObjectKind().SetGroupVersionKind(gvk)
 	about, err := meta.ListAccessor(list)
+	if err == nil {
+		about.SetResourceVersion(m.ResourceVersion)
+		about.SetContinue(m.Continue)
+		err = meta.SetList(list, items)
+	}
 	if err != nil {
 		return err
 	}
-	about.SetResourceVersion(m.ResourceVersion)
-	about.SetContinue(m.Continue)
-	raw, err := runtime.Encode(c.k.codec(c.out.mediaType, c.q.Version), list)
-	if err == nil {
-		c.out.raw(w, http.StatusOK, raw)
-	}
-	return err
+	return c.answer(http.StatusOK, list)
 }

@@ -345,13 +345,6 @@ var writeRows = []row{
 		_, err = a.typed.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType, []byte(`{"metadata":{"uid":"other"}}`), metav1.PatchOptions{})
 		assert.True(t, apierrors.IsConflict(err) || apierrors.IsInvalid(err), err)
 	}},
-	{"an update of a missing object creates a Lease, and no Node", func(t T, a *api) {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name("lease"), Namespace: "default"}}
-		made := must.Do(a.typed.CoordinationV1().Leases("default").Update(t.Context(), l, metav1.UpdateOptions{}))(t)
-		assert.NotEmpty(t, made.UID)
-		_, err := a.typed.CoreV1().Nodes().Update(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.UpdateOptions{})
-		assert.True(t, apierrors.IsNotFound(err), err)
-	}},
 	{"the status is written by its subresource, and by nothing else", func(t T, a *api) {
 		n := a.node(t, nil)
 		n.Spec.Unschedulable, n.Status.NodeInfo.BootID = true, "ignored"
@@ -401,13 +394,6 @@ var writeRows = []row{
 		assert.Equal(t, "2", must.Do(patch("1"))(t).Labels["a"])
 		_, err := patch("1")
 		assert.Equal(t, int32(http.StatusUnprocessableEntity), status(t, err).Code, err)
-	}},
-	{"a dry run stores nothing", func(t T, a *api) {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name("node")}}
-		made := must.Do(a.typed.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(t)
-		assert.NotEmpty(t, made.UID)
-		_, err := a.typed.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{})
-		assert.True(t, apierrors.IsNotFound(err), err)
 	}},
 	{"an Event is in the namespace of what it is about", func(t T, a *api) {
 		ns := a.namespace(t)

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,13 +21,12 @@ import (
 
 // Options are the options of a server. The zero value is usable.
 type Options struct {
-	// Clock is the time of creations, deletions and the Date of each answer; time.Now if nil. Timeouts and bookmarks
-	// of watches keep to the time of this machine.
+	// Clock is the time of creations and deletions, and the Date of each answer; time.Now if nil. Timeouts and bookmarks of watches
+	// keep to the time of this machine.
 	Clock func() time.Time
-	// Rights are what users may do; everything if nil. Members of AdminGroup may do everything.
+	// Rights are what users may do; everything if nil.
 	Rights []Right
-	// History is how many changes of each kind can be watched later, and back to which a list can be continued;
-	// 10,000 if zero. A real server keeps about as many.
+	// History is how many changes of each kind can be watched later, and undone for the next page of a list; 10,000 if zero.
 	History int
 }
 
@@ -41,7 +41,7 @@ type Server struct {
 	access access
 }
 
-// Version is the version of Kubernetes that the server says it has, that of the real one of package rig.
+// Version is the version that the server says it has, that of the real one of package rig.
 const Version = "v1.36.3"
 
 // Start starts a server on a port of loopback that the kernel chooses, with the namespaces of every cluster.
@@ -52,7 +52,7 @@ func Start(o Options) (*Server, error) {
 	if o.History == 0 {
 		o.History = 10_000
 	}
-	s := &Server{store: store{keep: o.History}, opts: o, faults: faults{changed: make(chan struct{})}}
+	s := &Server{store: store{keep: o.History}, opts: o, kinds: builtIn(), faults: faults{changed: make(chan struct{})}}
 	s.access.tokens, s.access.rights = map[string]user{}, o.Rights
 	certificate, err := s.access.certify()
 	if err != nil {
@@ -63,7 +63,6 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("listen for the API: %w", err)
 	}
 	s.url = "https://" + l.Addr().String()
-	s.kinds = builtIn()
 	if err := s.furnish(); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -82,7 +81,7 @@ func (s *Server) URL() string { return s.url }
 // Close ends the server and every connection to it.
 func (s *Server) Close() { _ = s.http.Close() }
 
-// Compact forgets all changes until now: a watch from an older version, and the rest of a list, are answered with 410.
+// Compact forgets all changes until now: a watch from an older version and the next page of a list are answered with 410.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,12 +92,14 @@ func (s *Server) Compact() {
 	}
 }
 
-// Request is one request for resources, in the words of an authorizer.
+// Request is what a request is for, in the words of an authorizer.
 type Request struct {
 	User, Verb, Group, Version, Resource, Subresource, Namespace, Name string
 }
 
-// parse returns what a request is for; ok is false of a path that is not of resources.
+func split(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
+
+// parse returns what a request is for; ok is false if its path is not of resources.
 func parse(r *http.Request) (q Request, ok bool) {
 	parts := split(r.URL.Path)
 	switch {
@@ -110,18 +111,12 @@ func parse(r *http.Request) (q Request, ok bool) {
 		return q, false
 	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
-		q.Namespace = parts[1]
-		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		if q.Namespace = parts[1]; len(parts) > 2 && parts[2] != "status" {
 			parts = parts[2:]
 		}
 	}
-	q.Resource = parts[0]
-	if len(parts) > 1 {
-		q.Name = parts[1]
-	}
-	if len(parts) > 2 {
-		q.Subresource = strings.Join(parts[2:], "/")
-	}
+	parts = append(parts, "", "")
+	q.Resource, q.Name, q.Subresource = parts[0], parts[1], parts[2]
 	q.Verb = map[string]string{http.MethodPost: "create", http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
 	switch watch := r.URL.Query().Get("watch"); {
 	case q.Name != "":
@@ -135,96 +130,82 @@ func parse(r *http.Request) (q Request, ok bool) {
 	return q, true
 }
 
-func split(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
-
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, resources := parse(r)
 	u, known := s.authenticate(r)
 	q.User = u.name
+	c := &call{s: s, q: &q, w: w, r: r, user: u}
 	w.Header().Set("Date", s.opts.Clock().UTC().Format(http.TimeFormat))
-	w.Header().Set("Cache-Control", "no-cache, private")
-	out, err := negotiate(r, nil)
-	switch fault := s.faults.meet(r.Context(), q); {
-	case r.Context().Err() != nil: // the client has gone
-		return
-	case fault != nil:
-		err = fault
-	case !known:
+	err := c.negotiate()
+	if failed := s.faults.meet(r.Context(), q); failed != nil {
+		err = failed
+	} else if !known {
 		err = apierrors.NewUnauthorized("Unauthorized")
-	case !resources:
-		s.other(w, r, out)
-		return
-	case err == nil:
-		err = s.authorize(u, q)
 	}
-	if err == nil {
-		err = s.serve(w, r, u, &q)
+	switch {
+	case r.Context().Err() != nil: // the client has gone
+	case err != nil:
+	case !resources:
+		c.other()
+	default:
+		err = c.serve()
 	}
 	if err != nil {
-		out.fail(w, err)
+		c.fail(err)
 	}
 }
 
-// other serves what is not a resource: discovery, the version and the state of the server.
-func (s *Server) other(w http.ResponseWriter, r *http.Request, out output) {
-	parts := split(r.URL.Path)
-	switch parts[0] {
+// other serves what is not a resource: discovery, the version and the health of the server.
+func (c *call) other() {
+	switch parts := split(c.r.URL.Path); parts[0] {
 	case "healthz", "livez", "readyz":
-		_, _ = io.WriteString(w, "ok")
+		_, _ = io.WriteString(c.w, "ok") // else the client has gone
 		return
 	case "version":
-		out.json(w, apiversion.Info{Major: "1", Minor: "36", GitVersion: Version})
+		c.json(apiversion.Info{Major: "1", Minor: "36", GitVersion: Version})
 		return
 	case "api", "apis":
-		if d := s.document(parts); d != nil {
-			out.object(w, http.StatusOK, d)
+		if d := c.s.document(parts); d != nil {
+			c.document(http.StatusOK, d)
 			return
 		}
 	}
-	http.NotFound(w, r)
+	http.NotFound(c.w, c.r)
 }
 
 // serve serves a request for resources.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, u user, q *Request) error {
-	k := s.kindOf(q)
-	if k == nil || q.Subresource != "" && (q.Subresource != "status" || !k.status) || q.Namespace != "" && !k.namespaced && k.resource != "namespaces" {
-		http.NotFound(w, r)
-		return nil
-	}
-	out, err := negotiate(r, k)
-	if err != nil {
+func (c *call) serve() error {
+	if err := c.s.authorize(c.user, *c.q); err != nil { // before whether there is such a kind
 		return err
 	}
-	c := &call{s: s, k: k, q: q, r: r, user: u, out: out}
-	switch {
-	case k.review != nil && q.Verb == "create":
-		return c.review(w)
-	case k.review != nil:
-	case q.Verb == "get":
-		return c.get(w)
-	case q.Verb == "list":
-		return c.list(w)
-	case q.Verb == "watch":
-		return c.watch(w)
-	case q.Verb == "create" && q.Name == "":
-		return c.create(w)
-	case q.Verb == "update" && q.Name != "":
-		return c.update(w)
-	case q.Verb == "patch" && q.Name != "":
-		return c.patch(w)
-	case q.Verb == "delete" && q.Subresource == "":
-		return c.delete(w)
+	c.s.mu.RLock()
+	k := c.s.kinds[schema.GroupResource{Group: c.q.Group, Resource: c.q.Resource}]
+	c.s.mu.RUnlock()
+	if k == nil || !slices.Contains(k.versions, c.q.Version) || c.q.Subresource != "" && (c.q.Subresource != "status" || !k.status) {
+		http.NotFound(c.w, c.r)
+		return nil
 	}
-	return apierrors.NewMethodNotSupported(k.gr(), q.Verb)
+	c.k = k
+	if err := c.negotiate(); err != nil {
+		return err
+	}
+	serves := map[string]func() error{"get": c.get, "list": c.list, "watch": c.watch, "create": c.create, "update": c.update, "patch": c.patch, "delete": c.delete}
+	if k.table == nil {
+		serves = map[string]func() error{"create": c.review}
+	}
+	if serves[c.q.Verb] == nil || c.r.URL.Query().Has("dryRun") {
+		return apierrors.NewMethodNotSupported(k.gr(), c.q.Verb)
+	}
+	return serves[c.q.Verb]()
 }
 
 // Fault is a way in which the server fails requests.
 type Fault struct {
-	On     func(Request) bool     // the requests that it concerns; all of resources and discovery if nil
-	Delay  time.Duration          // how much later they are answered
-	Silent bool                   // they, and watches that run, get no byte until the fault is repaired
-	Err    *apierrors.StatusError // the answer that they get, for example apierrors.NewInternalError
+	On     func(Request) bool // the requests that it concerns; all if nil
+	Delay  time.Duration      // how much later they are answered
+	Silent bool               // they, and watches that run, get no byte until the fault is repaired
+	Err    error              // the answer that they get, for example of apierrors.NewInternalError
 }
 
 type faults struct {
@@ -235,61 +216,43 @@ type faults struct {
 
 // Inject makes the server fail in one more way, until repair is called.
 func (s *Server) Inject(f Fault) (repair func()) {
-	s.faults.change(func(now []*Fault) []*Fault { return append(now, &f) })
-	return func() {
-		s.faults.change(func(now []*Fault) (rest []*Fault) {
-			for _, g := range now {
-				if g != &f {
-					rest = append(rest, g)
-				}
-			}
-			return rest
-		})
+	change := func(how func([]*Fault) []*Fault) {
+		s.faults.mu.Lock()
+		defer s.faults.mu.Unlock()
+		s.faults.current = how(slices.Clone(s.faults.current))
+		close(s.faults.changed)
+		s.faults.changed = make(chan struct{})
 	}
-}
-
-func (f *faults) change(how func([]*Fault) []*Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.current = how(f.current)
-	close(f.changed)
-	f.changed = make(chan struct{})
+	change(func(now []*Fault) []*Fault { return append(now, &f) })
+	return func() {
+		change(func(now []*Fault) []*Fault { return slices.DeleteFunc(now, func(g *Fault) bool { return g == &f }) })
+	}
 }
 
 // meet makes a request, or a watch that runs, wait as its faults say. It returns the answer that they give to a request.
 func (f *faults) meet(ctx context.Context, q Request) error {
-	delayed := false
-	for {
-		f.mu.Lock()
+	for delayed := false; ; {
 		var met Fault
+		f.mu.Lock()
 		for _, g := range f.current {
 			if g.On == nil || g.On(q) {
-				met.Silent, met.Delay = met.Silent || g.Silent, met.Delay+g.Delay
-				if g.Err != nil {
-					met.Err = g.Err
-				}
+				met = Fault{Silent: met.Silent || g.Silent, Delay: met.Delay + g.Delay, Err: errors.Join(met.Err, g.Err)}
 			}
 		}
-		changed := f.changed
+		changed, passed := f.changed, (<-chan time.Time)(nil)
 		f.mu.Unlock()
 		switch {
 		case met.Silent:
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-changed:
-			}
 		case met.Delay > 0 && !delayed:
-			delayed = true
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(met.Delay):
-			}
-		case met.Err != nil:
-			return met.Err
+			changed, passed, delayed = nil, time.After(met.Delay), true
 		default:
-			return nil
+			return met.Err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-passed:
 		}
 	}
 }

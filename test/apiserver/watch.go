@@ -3,7 +3,6 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Of a watch, as on a real API server: it ends after half an hour unless the client names a time; a bookmark comes each minute, and
-// one shortly before the end.
+// As on a real API server, a watch ends after half an hour or more unless the client names a time. A bookmark comes each minute, and one
+// shortly before the end.
 const (
 	watchTime      = 30 * time.Minute
 	bookmarkEvery  = time.Minute
@@ -27,45 +26,39 @@ const (
 type stream struct {
 	*call
 	sel selection
-	w   http.ResponseWriter
 	at  uint64 // every change up to this revision was sent
 }
 
-func (c *call) watch(w http.ResponseWriter) error {
+func (c *call) watch() error {
 	sel, err := c.selection()
 	if err != nil {
 		return err
 	}
-	s := &stream{call: c, sel: sel, w: w, at: sel.revision}
-	contentType := c.out.mediaType
+	contentType, ends := c.mediaType, watchTime
 	if contentType != runtime.ContentTypeJSON {
 		contentType += ";stream=watch"
 	}
-	w.Header().Set("Content-Type", contentType)
-	ends := watchTime
+	c.w.Header().Set("Content-Type", contentType)
+	c.w.WriteHeader(http.StatusOK)
 	if sel.TimeoutSeconds != nil && *sel.TimeoutSeconds > 0 {
 		ends = time.Duration(*sel.TimeoutSeconds) * time.Second
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), ends)
 	defer cancel()
-	err = s.run(ctx, time.Now().Add(ends))
-	if err != nil && ctx.Err() == nil { // an error of a watch is its last event
-		if raw, e := c.out.encode(statusOf(err)); e == nil {
-			_ = s.frame(watch.Error, raw) // else the client has gone
-		}
+	s := &stream{c, sel, sel.revision}
+	if err := s.run(ctx, time.Now().Add(ends)); err != nil { // it is the last event; a client that has gone does not get it
+		raw, err := c.encoded(statusOf(err))
+		_ = s.frame(watch.Error, raw, err)
 	}
 	return nil
 }
 
 func (s *stream) run(ctx context.Context, end time.Time) error {
-	w, _ := s.w.(http.Flusher)
-	s.w.WriteHeader(http.StatusOK)
 	if s.sel.SendInitialEvents != nil && *s.sel.SendInitialEvents {
 		if err := s.initial(); err != nil {
 			return err
 		}
 	}
-	w.Flush()
 	bookmark := time.NewTimer(min(bookmarkEvery, time.Until(end)-bookmarkBefore))
 	defer bookmark.Stop()
 	for {
@@ -73,7 +66,8 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 		if err != nil {
 			return err
 		}
-		if s.s.faults.meet(ctx, *s.q); ctx.Err() != nil {
+		_ = s.s.faults.meet(ctx, *s.q) // a watch that runs gets no answer
+		if ctx.Err() != nil {
 			return nil
 		}
 		for _, c := range changes {
@@ -81,8 +75,8 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 				return err
 			}
 		}
+		s.w.(http.Flusher).Flush()
 		if s.at = reached; len(changes) > 0 {
-			w.Flush()
 			continue
 		}
 		if news == nil { // the kind is not served any more
@@ -96,7 +90,6 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 			if err := s.bookmark(nil); err != nil {
 				return err
 			}
-			w.Flush()
 			if left := time.Until(end) - bookmarkBefore; left > 0 {
 				bookmark.Reset(min(bookmarkEvery, left))
 			}
@@ -104,17 +97,17 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 	}
 }
 
-// initial sends the objects that there are, and where the client asks for bookmarks one that ends them.
+// initial sends the objects that there are, and to a client that asks for bookmarks one that ends them.
 func (s *stream) initial() error {
-	if now := s.s.now(); s.sel.revision > now {
-		return tooLarge(s.sel.revision, now)
+	if err := s.s.reaches(s.sel.revision); err != nil {
+		return err
 	}
 	found, at, err := s.s.store.list(s.k.table, s.q.Namespace, "", 0, 0)
 	if err != nil {
 		return err
 	}
 	for _, e := range found {
-		if yes, err := s.selects(&s.sel, e); err != nil {
+		if yes, err := s.selected(&s.sel, e); err != nil {
 			return err
 		} else if yes {
 			if err := s.event(watch.Added, e); err != nil {
@@ -128,46 +121,32 @@ func (s *stream) initial() error {
 
 // change sends what a change is to a client that sees the selected objects only.
 func (s *stream) change(c change) error {
-	if ns := s.q.Namespace; ns != "" && !strings.HasPrefix(c.key(), ns+"/") {
+	if ns := s.q.Namespace; ns != "" && !strings.HasPrefix(c.after.key, ns+"/") {
 		return nil
 	}
-	before, err := s.selects(&s.sel, c.before)
+	before, err := s.selected(&s.sel, c.before)
 	if err != nil {
 		return err
 	}
-	after, err := s.selects(&s.sel, c.after)
+	after, err := s.selected(&s.sel, c.after)
 	switch {
-	case err != nil || !before && !after:
+	case err != nil:
 		return err
+	case c.gone && before:
+		return s.event(watch.Deleted, c.after)
+	case c.gone || !before && !after:
+		return nil
 	case !before:
 		return s.event(watch.Added, c.after)
 	case after:
 		return s.event(watch.Modified, c.after)
-	case c.last != nil:
-		return s.event(watch.Deleted, c.last)
 	}
 	o, err := s.k.decode(c.before, s.q.Version) // it is selected no more
 	if err != nil {
 		return err
 	}
 	o.SetResourceVersion(strconv.FormatUint(c.revision, 10))
-	return s.send(watch.Deleted, o)
-}
-
-func (s *stream) event(what watch.EventType, e *entry) error {
-	raw, err := s.k.render(e, s.q.Version, s.out.mediaType)
-	if err != nil {
-		return err
-	}
-	return s.frame(what, raw)
-}
-
-func (s *stream) send(what watch.EventType, o object) error {
-	raw, err := runtime.Encode(s.k.codec(s.out.mediaType, s.q.Version), o)
-	if err != nil {
-		return err
-	}
-	return s.frame(what, raw)
+	return s.object(watch.Deleted, o)
 }
 
 // bookmark tells the client the revision that it has reached.
@@ -178,15 +157,29 @@ func (s *stream) bookmark(annotations map[string]string) error {
 	o := s.k.empty(s.q.Version)
 	o.SetResourceVersion(strconv.FormatUint(s.at, 10))
 	o.SetAnnotations(annotations)
-	return s.send(watch.Bookmark, o)
+	return s.object(watch.Bookmark, o)
 }
 
-// frame sends one event.
-func (s *stream) frame(what watch.EventType, raw []byte) error {
-	var b bytes.Buffer
-	if err := s.out.info.StreamSerializer.Encode(&metav1.WatchEvent{Type: string(what), Object: runtime.RawExtension{Raw: raw}}, &b); err != nil {
-		return fmt.Errorf("encode an event: %w", err)
+func (s *stream) event(what watch.EventType, e *entry) error {
+	raw, err := s.k.render(e, s.q.Version, s.mediaType)
+	return s.frame(what, raw, err)
+}
+
+func (s *stream) object(what watch.EventType, o object) error {
+	raw, err := runtime.Encode(s.k.codec(s.mediaType, s.q.Version), o)
+	return s.frame(what, raw, err)
+}
+
+// frame sends one event, unless there is an error.
+func (s *stream) frame(what watch.EventType, raw []byte, err error) error {
+	if err != nil {
+		return err
 	}
-	_, err := s.out.info.StreamSerializer.NewFrameWriter(s.w).Write(b.Bytes())
+	var b bytes.Buffer
+	as := serializerOf(s.mediaType).StreamSerializer
+	if err := as.Encode(&metav1.WatchEvent{Type: string(what), Object: runtime.RawExtension{Raw: raw}}, &b); err != nil {
+		return err
+	}
+	_, err = as.NewFrameWriter(s.w).Write(b.Bytes())
 	return err
 }

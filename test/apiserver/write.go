@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,82 +21,59 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func (c *call) create(w http.ResponseWriter) error {
-	var o metav1.CreateOptions
-	if err := c.parameters(&o); err != nil {
-		return err
-	}
-	made, err := c.received()
+func (c *call) create() error {
+	o, err := c.received()
 	if err != nil {
 		return err
 	}
-	e, err := c.creates(made, len(o.DryRun) > 0)
-	if err != nil {
-		return err
-	}
-	return c.entry(w, http.StatusCreated, e)
+	e, err := c.store(o)
+	return c.entry(http.StatusCreated, e, err)
 }
 
-// creates stores a new object.
-func (c *call) creates(o object, dry bool) (*entry, error) {
-	if err := c.inNamespace(o); err != nil {
-		return nil, err
-	}
-	now := metav1.NewTime(c.s.opts.Clock()).Rfc3339Copy()
-	o.SetUID(uuid.NewUUID())
-	o.SetCreationTimestamp(now)
-	o.SetDeletionTimestamp(nil)
-	o.SetDeletionGracePeriodSeconds(nil)
-	if o.GetName() == "" && o.GetGenerateName() != "" {
-		base := o.GetGenerateName()
-		o.SetName(base[:min(len(base), 58)] + utilrand.String(5))
-	}
+// store stores a new object.
+func (c *call) store(o object) (*entry, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if err := c.admitted(o); err != nil {
+	if err := c.admit(o); err != nil {
 		return nil, err
 	}
 	if o.GetResourceVersion() != "" {
 		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
 	}
+	o.SetUID(uuid.NewUUID())
+	o.SetCreationTimestamp(metav1.NewTime(c.s.opts.Clock()).Rfc3339Copy())
+	o.SetDeletionTimestamp(nil)
+	o.SetDeletionGracePeriodSeconds(nil)
+	if base := o.GetGenerateName(); base != "" && o.GetName() == "" {
+		o.SetName(base[:min(len(base), 58)] + utilrand.String(5))
+	}
 	if c.k.sample == nil {
 		o.SetGeneration(1)
 	}
-	if err := c.prepared(o, nil, c.k.onCreate, nil); err != nil {
+	if err := c.prepare(o, nil); err != nil {
 		return nil, err
 	}
-	key := c.key(o.GetName())
-	if c.k.table.items.Has(&entry{key: key}) {
-		return nil, apierrors.NewAlreadyExists(c.k.gr(), o.GetName())
+	c.q.Name = o.GetName()
+	if _, err := c.stored(); err == nil {
+		return nil, apierrors.NewAlreadyExists(c.k.gr(), c.q.Name)
 	}
-	return c.commit(key, o, dry)
+	return c.put(o, false)
 }
 
-// inNamespace gives an object the namespace of the request.
-func (c *call) inNamespace(o object) error {
-	switch ns := o.GetNamespace(); {
-	case !c.k.namespaced:
-		o.SetNamespace("")
-	case ns == "":
-		o.SetNamespace(c.q.Namespace)
-	case ns != c.q.Namespace:
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
-	}
-	return nil
-}
-
-// admitted returns an error if nothing can be created in the namespace. c.s.mu is held.
-func (c *call) admitted(o object) error {
+// admit gives an object the namespace of the request, which must take it. c.s.mu is held.
+func (c *call) admit(o object) error {
 	if !c.k.namespaced {
 		return nil
 	}
-	k := c.s.kinds[schema.GroupResource{Resource: "namespaces"}]
-	e, ok := k.table.items.Get(&entry{key: c.q.Namespace})
-	if !ok {
-		return apierrors.NewNotFound(k.gr(), c.q.Namespace)
+	if err := c.inNamespace(o); err != nil {
+		return err
 	}
-	ns, err := k.decode(e, "v1")
-	if err != nil || ns.GetDeletionTimestamp() == nil {
+	spaces := &call{s: c.s, k: c.s.kinds[schema.GroupResource{Resource: "namespaces"}], q: &Request{Name: c.q.Namespace}}
+	e, err := spaces.stored()
+	if err != nil {
+		return err
+	}
+	if ns, err := spaces.k.decode(e, "v1"); err != nil || ns.GetDeletionTimestamp() == nil {
 		return err
 	}
 	refused := apierrors.NewForbidden(c.k.gr(), o.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", c.q.Namespace))
@@ -107,70 +83,67 @@ func (c *call) admitted(o object) error {
 	return refused
 }
 
-// prepared applies the rules of the kind to an object that is created, or changed if there is an old one.
-func (c *call) prepared(now, was object, created func(object), changed func(now, was object)) error {
-	at := field.NewPath("metadata")
-	var s *customSchema
-	if s = c.k.schemas[c.q.Version]; s != nil {
-		s.shape(now)
+func (c *call) inNamespace(o object) error {
+	if ns := o.GetNamespace(); ns != "" && ns != c.q.Namespace {
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	if was == nil && created != nil {
-		created(now)
-	}
-	if was != nil && changed != nil {
-		changed(now, was)
+	o.SetNamespace(c.q.Namespace)
+	return nil
+}
+
+// prepare applies the rules of the kind to an object that is new, or replaces another.
+func (c *call) prepare(o, was object) error {
+	s, at := c.k.schemas[c.q.Version], field.NewPath("metadata")
+	if s != nil {
+		s.shape(o)
 	}
 	var errs field.ErrorList
-	if was != nil {
-		errs = validation.ValidateObjectMetaAccessorUpdate(now, was, at)
+	switch {
+	case was != nil:
+		c.k.keep(o, was, c.q.Subresource == "status")
+		errs = validation.ValidateObjectMetaAccessorUpdate(o, was, at)
+	case c.k.onCreate != nil:
+		c.k.onCreate(o)
 	}
-	errs = append(validation.ValidateObjectMetaAccessor(now, c.k.namespaced, c.validName, at), errs...)
+	errs = append(validation.ValidateObjectMetaAccessor(o, c.k.namespaced, validation.NameIsDNSSubdomain, at), errs...)
 	if s != nil {
-		errs = append(errs, s.check(now)...)
+		errs = append(errs, s.check(o)...)
 	}
 	if c.k.validate != nil {
-		errs = append(errs, c.k.validate(now)...)
+		errs = append(errs, c.k.validate(o)...)
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(c.k.gk(), now.GetName(), errs)
+		return apierrors.NewInvalid(c.k.gvk.GroupKind(), o.GetName(), errs)
 	}
 	return nil
 }
 
-// validName checks a name: most are subdomains, those of Leases and Events are any segment of a path.
-func (c *call) validName(name string, prefix bool) []string {
-	switch c.k.kind {
-	case "Namespace":
-		return validation.ValidateNamespaceName(name, prefix)
-	case "Event":
-		return path.ValidatePathSegmentName(name, prefix)
+// keep keeps what an update may not change: the status, or all but the status if that is what it is of.
+func (k *kind) keep(o, was object, ofStatus bool) {
+	switch {
+	case k.sample == nil:
+		k.keepCustom(o, was, ofStatus)
+	case k.status && ofStatus:
+		copyField(o, was, "Spec")
+	case k.status:
+		copyField(o, was, "Status")
 	}
-	return validation.NameIsDNSSubdomain(name, prefix)
 }
 
-// commit stores an object, or shows what would be stored. c.s.mu is held.
-func (c *call) commit(key string, o object, dry bool) (*entry, error) {
-	if dry {
-		raw, err := c.k.encode(o)
-		return &entry{key, raw}, err
-	}
-	if err := c.s.put(c.k.table, key, o, nil, c.k.encode); err != nil {
-		return nil, err
-	}
-	if c.k.group == definitionGroup {
-		if err := c.s.define(o); err != nil {
-			return nil, err
-		}
-	}
-	e, _ := c.k.table.items.Get(&entry{key: key})
-	return e, nil
+func copyField(to, from object, name string) {
+	reflect.ValueOf(to).Elem().FieldByName(name).Set(reflect.ValueOf(from).Elem().FieldByName(name))
 }
 
-func (c *call) update(w http.ResponseWriter) error {
-	var o metav1.UpdateOptions
-	if err := c.parameters(&o); err != nil {
-		return err
+// put writes an object, or deletes it. c.s.mu is held.
+func (c *call) put(o object, gone bool) (*entry, error) {
+	e, err := c.s.put(c.k.table, c.key(), o, gone, c.k.encode)
+	if err == nil && c.k.gvk == definitions {
+		err = c.s.define(o, gone)
 	}
+	return e, err
+}
+
+func (c *call) update() error {
 	sent, err := c.received()
 	if err != nil {
 		return err
@@ -181,140 +154,95 @@ func (c *call) update(w http.ResponseWriter) error {
 	if sent.GetName() != c.q.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", sent.GetName(), c.q.Name))
 	}
-	e, err := c.change(len(o.DryRun) > 0, func(was object) (object, error) {
-		if uid := sent.GetUID(); was != nil && uid != "" && uid != was.GetUID() {
-			return nil, apierrors.NewConflict(c.k.gr(), c.q.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID())) //nolint:staticcheck // Kubernetes' words
+	return c.replace(func(was object) (object, error) {
+		if uid := sent.GetUID(); uid != "" && uid != was.GetUID() {
+			return nil, apierrors.NewConflict(c.k.gr(), c.q.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID())) //lint:ignore ST1005 Kubernetes' words
 		}
 		return sent, nil
 	})
-	switch {
-	case apierrors.IsNotFound(err) && c.k.createOnUpdate && c.q.Subresource == "":
-		if e, err = c.creates(sent, len(o.DryRun) > 0); err == nil {
-			return c.entry(w, http.StatusCreated, e)
-		}
-		return err
-	case err != nil:
-		return err
-	}
-	return c.entry(w, http.StatusOK, e)
 }
 
-// change replaces an object by what next makes of it.
-func (c *call) change(dry bool, next func(was object) (object, error)) (*entry, error) {
+// replace replaces the object that the request is about by what next makes of it.
+func (c *call) replace(next func(was object) (object, error)) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	key := c.key(c.q.Name)
-	e, ok := c.k.table.items.Get(&entry{key: key})
-	if !ok {
-		return nil, apierrors.NewNotFound(c.k.gr(), c.q.Name)
-	}
-	was, err := c.k.decode(e, c.q.Version)
+	was, err := c.live()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	now, err := next(was)
+	o, err := next(was)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	switch version := now.GetResourceVersion(); {
+	switch version := o.GetResourceVersion(); {
 	case version == "" && !c.k.unconditionalUpdate:
-		at := field.NewPath("metadata", "resourceVersion")
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: c.k.group, Kind: c.k.resource}, c.q.Name, field.ErrorList{field.Invalid(at, 0, "must be specified for an update")})
+		errs := field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")}
+		return apierrors.NewInvalid(schema.GroupKind{Group: c.k.gvk.Group, Kind: c.k.resource}, c.q.Name, errs)
 	case version != "" && version != was.GetResourceVersion():
-		return nil, apierrors.NewConflict(c.k.gr(), c.q.Name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		return apierrors.NewConflict(c.k.gr(), c.q.Name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
 	}
-	now.SetResourceVersion(was.GetResourceVersion())
-	now.SetGeneration(was.GetGeneration())
-	now.SetCreationTimestamp(was.GetCreationTimestamp())
-	if now.GetUID() == "" {
-		now.SetUID(was.GetUID())
-	}
-	if was.GetDeletionTimestamp() != nil {
-		now.SetDeletionTimestamp(was.GetDeletionTimestamp())
-		now.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
-	}
-	rule := c.k.onUpdate
-	if c.q.Subresource == "status" {
-		rule = c.k.onStatus
-	}
-	if err := c.prepared(now, was, nil, rule); err != nil {
-		return nil, err
+	o.SetResourceVersion(was.GetResourceVersion())
+	o.SetGeneration(was.GetGeneration())
+	o.SetCreationTimestamp(was.GetCreationTimestamp())
+	if o.GetUID() == "" {
+		o.SetUID(was.GetUID())
 	}
 	seconds := was.GetDeletionGracePeriodSeconds()
-	if was.GetDeletionTimestamp() != nil && len(now.GetFinalizers()) == 0 && (seconds == nil || *seconds == 0) && c.k.resource != "namespaces" {
-		return c.remove(key, now, dry)
+	if was.GetDeletionTimestamp() != nil {
+		o.SetDeletionTimestamp(was.GetDeletionTimestamp())
+		o.SetDeletionGracePeriodSeconds(seconds)
 	}
-	return c.commit(key, now, dry)
+	if err := c.prepare(o, was); err != nil {
+		return err
+	}
+	e, err := c.put(o, seconds != nil && *seconds == 0 && len(o.GetFinalizers()) == 0)
+	return c.entry(http.StatusOK, e, err)
 }
 
-// remove deletes an object, and returns it as it was last. c.s.mu is held.
-func (c *call) remove(key string, last object, dry bool) (*entry, error) {
-	if !dry {
-		if err := c.s.put(c.k.table, key, nil, last, c.k.encode); err != nil {
-			return nil, err
-		}
-		if c.k.group == definitionGroup {
-			c.s.undefine(last)
-		}
+// live is the object that the request is about. c.s.mu is held.
+func (c *call) live() (object, error) {
+	e, err := c.stored()
+	if err != nil {
+		return nil, err
 	}
-	raw, err := c.k.encode(last)
-	return &entry{key, raw}, err
+	return c.k.decode(e, c.q.Version)
 }
 
-// patchTypes are the media types of the patches of a kind.
-func patchTypes(k *kind) []string {
+func (c *call) patch() error {
 	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if k.sample != nil {
+	if c.k.sample != nil {
 		supported = append(supported, string(types.StrategicMergePatchType))
 	}
-	return supported
-}
-
-func (c *call) patch(w http.ResponseWriter) error {
-	var o metav1.PatchOptions
-	if err := c.parameters(&o); err != nil {
-		return err
-	}
-	kind, err := c.input(patchTypes(c.k))
+	mediaType, patch, err := c.body(supported)
 	if err != nil {
 		return err
 	}
-	patch, err := c.body()
-	if err != nil {
-		return err
-	}
-	e, err := c.change(len(o.DryRun) > 0, func(was object) (object, error) {
+	return c.replace(func(was object) (object, error) {
 		before, err := runtime.Encode(c.k.codec(runtime.ContentTypeJSON, c.q.Version), was)
 		if err != nil {
 			return nil, err
 		}
-		after, err := c.patched(types.PatchType(kind), before, patch)
+		after, err := c.patched(types.PatchType(mediaType), before, patch)
 		if err != nil {
 			return nil, err
 		}
-		now, err := c.decode(after, runtime.ContentTypeJSON)
+		o, err := c.decode(runtime.ContentTypeJSON, after)
 		if err != nil {
 			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
 		}
-		return now, nil
+		return o, nil
 	})
-	if err != nil {
-		return err
-	}
-	return c.entry(w, http.StatusOK, e)
 }
 
 func (c *call) patched(kind types.PatchType, before, patch []byte) (after []byte, err error) {
 	switch kind {
 	case types.JSONPatchType:
-		steps, err := jsonpatch.DecodePatch(patch)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+		var steps jsonpatch.Patch
+		if steps, err = jsonpatch.DecodePatch(patch); err == nil {
+			if after, err = steps.Apply(before); err != nil {
+				return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			}
 		}
-		if after, err = steps.Apply(before); err != nil {
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
-		}
-		return after, nil
 	case types.StrategicMergePatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, patch, c.k.sample)
 	default:
@@ -326,105 +254,62 @@ func (c *call) patched(kind types.PatchType, before, patch []byte) (after []byte
 	return after, nil
 }
 
-func (c *call) delete(w http.ResponseWriter) error {
-	o, err := c.deleteOptions()
+func (c *call) delete() error {
+	mediaType, body, err := c.body((*kind)(nil).mediaTypes())
+	o := &metav1.DeleteOptions{}
+	if err == nil && len(body) > 0 {
+		want := metav1.SchemeGroupVersion.WithKind("DeleteOptions")
+		_, _, err = serializerOf(mediaType).Serializer.Decode(body, &want, o)
+	}
 	if err != nil {
-		return err
+		return apierrors.NewBadRequest(err.Error())
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	key := c.key(c.q.Name)
-	e, ok := c.k.table.items.Get(&entry{key: key})
-	if !ok {
-		return apierrors.NewNotFound(c.k.gr(), c.q.Name)
-	}
-	was, err := c.k.decode(e, c.q.Version)
+	was, err := c.live()
 	if err != nil {
 		return err
 	}
 	if p := o.Preconditions; p != nil {
-		conflict := func(what, want, is string) error {
-			text := "the %s in the precondition (%s) does not match the %s in record (%s). The object might have been modified"
-			if what == "UID" {
-				text = "the %s in the precondition (%s) does not match the %s in record (%s). The object might have been deleted and then recreated"
-			}
-			return apierrors.NewConflict(schema.GroupResource{Group: c.k.group, Resource: c.k.kind}, c.q.Name, fmt.Errorf(text, what, want, what, is))
-		}
+		gr := schema.GroupResource{Group: c.k.gvk.Group, Resource: c.k.gvk.Kind}
 		if p.UID != nil && *p.UID != was.GetUID() {
-			return conflict("UID", string(*p.UID), string(was.GetUID()))
+			return apierrors.NewConflict(gr, c.q.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, was.GetUID()))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != was.GetResourceVersion() {
-			return conflict("ResourceVersion", *p.ResourceVersion, was.GetResourceVersion())
+			return apierrors.NewConflict(gr, c.q.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, was.GetResourceVersion()))
 		}
 	}
-	dry := len(o.DryRun) > 0
-	if c.marked(was, o.GracePeriodSeconds) {
-		if e, err = c.commit(key, was, dry); err == nil {
-			err = c.entry(w, http.StatusOK, e)
-		}
-		return err
+	stays := c.mark(was, o.GracePeriodSeconds)
+	e, err := c.put(was, !stays)
+	if err == nil && !stays && !c.k.returnsDeleted {
+		c.document(http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: c.q.Name, Group: c.k.gvk.Group, Kind: c.k.resource, UID: was.GetUID()}})
+		return nil
 	}
-	if e, err = c.remove(key, was, dry); err != nil {
-		return err
-	}
-	if c.k.returnsDeleted {
-		return c.entry(w, http.StatusOK, e)
-	}
-	c.out.object(w, http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: c.q.Name, Group: c.k.group, Kind: c.k.resource, UID: was.GetUID()}})
-	return nil
+	return c.entry(http.StatusOK, e, err)
 }
 
-func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
-	o := &metav1.DeleteOptions{}
-	body, err := c.body()
-	switch {
-	case err != nil:
-		return nil, err
-	case len(body) == 0:
-		err = c.parameters(o)
-	default:
-		var mediaType string
-		if mediaType, err = c.input(mediaTypes(nil)); err != nil {
-			return nil, err
-		}
-		want := metav1.SchemeGroupVersion.WithKind("DeleteOptions")
-		if _, _, err = outputIn(mediaType).info.Serializer.Decode(body, &want, o); err != nil {
-			err = apierrors.NewBadRequest(err.Error())
-		}
-	}
-	if errs := metavalidation.ValidateDeleteOptions(o); err == nil && len(errs) > 0 {
-		err = apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
-	}
-	return o, err
-}
-
-// marked marks an object as being deleted, and reports whether it stays until its finalizers are gone, or the kubelet has stopped the pod.
-func (c *call) marked(o object, asked *int64) bool {
-	seconds := int64(0)
+// mark marks an object as being deleted, and reports whether it stays until its finalizers are gone, or the kubelet has stopped the pod.
+func (c *call) mark(o object, asked *int64) (stays bool) {
+	seconds, began := int64(0), c.s.opts.Clock()
 	if c.k.grace != nil {
-		seconds = max(0, c.k.grace(o, asked))
-		if before := o.GetDeletionGracePeriodSeconds(); before != nil {
-			seconds = min(seconds, *before) // it can only be shortened
-		}
+		seconds = c.k.grace(o, asked)
 	}
-	if n, ok := o.(*corev1.Namespace); ok {
-		n.Status.Phase = corev1.NamespaceTerminating
-	} else if seconds == 0 && len(o.GetFinalizers()) == 0 {
+	if before := o.GetDeletionGracePeriodSeconds(); before != nil { // it can only be shortened
+		seconds = min(seconds, *before)
+		began = o.GetDeletionTimestamp().Add(-time.Duration(*before) * time.Second)
+	}
+	n, namespace := o.(*corev1.Namespace)
+	if !namespace && seconds == 0 && len(o.GetFinalizers()) == 0 {
 		return false
 	}
 	if o.GetDeletionTimestamp() == nil && o.GetGeneration() > 0 {
 		o.SetGeneration(o.GetGeneration() + 1)
 	}
-	now := c.s.opts.Clock()
-	if at := o.GetDeletionTimestamp(); at != nil && o.GetDeletionGracePeriodSeconds() != nil {
-		now = at.Add(-secondsOf(*o.GetDeletionGracePeriodSeconds()))
-	}
-	end := metav1.NewTime(now.Add(secondsOf(seconds))).Rfc3339Copy()
-	o.SetDeletionTimestamp(&end)
-	if _, namespace := o.(*corev1.Namespace); !namespace {
+	end := metav1.NewTime(began.Add(time.Duration(seconds) * time.Second)).Rfc3339Copy()
+	if o.SetDeletionTimestamp(&end); namespace { // it stays until its controller has emptied it
+		n.Status.Phase = corev1.NamespaceTerminating
+	} else {
 		o.SetDeletionGracePeriodSeconds(&seconds)
 	}
 	return true
 }
-
-func secondsOf(n int64) time.Duration { return time.Duration(n) * time.Second }
