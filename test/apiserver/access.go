@@ -148,11 +148,7 @@ func (c *call) review() error {
 	if err != nil {
 		return err
 	}
-	switch r := o.(type) {
-	case *authorizationv1.SelfSubjectAccessReview:
-		r.Status.Allowed = r.Spec.ResourceAttributes == nil || c.s.allows(c.user, *r.Spec.ResourceAttributes)
-	case *authorizationv1.SubjectAccessReview:
-		r.Status.Allowed = r.Spec.ResourceAttributes == nil || c.s.allows(user{r.Spec.User, r.Spec.Groups}, *r.Spec.ResourceAttributes)
-	}
-	return c.answer(http.StatusCreated, o)
+	r := o.(*authorizationv1.SelfSubjectAccessReview)
+	r.Status.Allowed = r.Spec.ResourceAttributes == nil || c.s.allows(c.user, *r.Spec.ResourceAttributes)
+	return c.answer(http.StatusCreated, r)
 }

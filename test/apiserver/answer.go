@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,11 +91,6 @@ func (c *call) document(code int, o runtime.Object) {
 	if c.raw(code, raw, err) != nil {
 		http.Error(c.w, err.Error(), http.StatusInternalServerError)
 	}
-}
-
-func (c *call) json(v any) {
-	c.w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	_ = json.NewEncoder(c.w).Encode(v) // else the client has gone
 }
 
 // fail answers with the Status of an error.

@@ -44,13 +44,6 @@ func establish(o object) {
 	content(o)["status"] = map[string]any{"conditions": conditions}
 }
 
-func validateDefinition(o object) field.ErrorList {
-	if _, err := kindOf(o); err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
-	}
-	return nil
-}
-
 // kindOf is the kind that a definition defines.
 func kindOf(o object) (*kind, error) {
 	var d definition
@@ -87,7 +80,7 @@ func kindOf(o object) (*kind, error) {
 func (s *Server) define(o object, gone bool) error {
 	k, err := kindOf(o)
 	if err != nil {
-		return apierrors.NewInternalError(err)
+		return apierrors.NewInvalid(definitions.GroupKind(), o.GetName(), field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())})
 	}
 	if k.table = newTable(s.revision); s.kinds[k.gr()] != nil {
 		k.table = s.kinds[k.gr()].table

@@ -24,8 +24,6 @@ import (
 	"github.com/fenced/fenced/test/must"
 )
 
-func httpClientFor(c *rest.Config) (*http.Client, error) { return rest.HTTPClientFor(c) }
-
 var deleteRows = []row{
 	{"a deletion is of the UID and the version in its preconditions", func(t T, a *api) {
 		n := a.node(t, nil)
@@ -154,6 +152,12 @@ var watchRows = []row{
 		must.Do(a.typed.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
 		e := seen(t, w, n.Name, watch.Modified)
 		assert.Equal(t, "b", e.Object.(*corev1.Node).Labels["a"])
+		c := a.config("conformance", AdminGroup)
+		r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+"/api/v1/nodes?watch=true&timeoutSeconds=1", nil))(t)
+		r.Header.Set("Accept", runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
+		got := must.Do(must.Do(rest.HTTPClientFor(c))(t).Do(r))(t)
+		defer got.Body.Close()
+		assert.Equal(t, runtime.ContentTypeProtobuf+";stream=watch", got.Header.Get("Content-Type"))
 	}},
 	{"an object that is selected no more is deleted for the watch", func(t T, a *api) {
 		mark := name("mark")
@@ -362,12 +366,13 @@ var customRows = []row{
 	}},
 }
 
-// allowed asks for a right of a user.
-func allowed(t T, a *api, user, namespace, verb, group, resource, sub string) bool {
-	r := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: sub,
+// may asks as a user whether it has a right.
+func (a *api) may(t T, user, namespace string, rule rbacv1.PolicyRule) bool {
+	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
+	r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: sub,
 	}}}
-	return must.Do(a.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), r, metav1.CreateOptions{}))(t).Status.Allowed
+	return must.Do(a.as(t, user).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), r, metav1.CreateOptions{}))(t).Status.Allowed
 }
 
 // as is the client of another user.
@@ -401,15 +406,14 @@ var accessRows = []row{
 	}},
 	{"a user may ask for its own rights", func(t T, a *api) {
 		user := name("user")
-		may := func(verb, sub string) bool {
-			r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes", Subresource: sub}}}
-			return must.Do(a.as(t, user).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), r, metav1.CreateOptions{}))(t).Status.Allowed
+		may := func(verb, resource string) bool {
+			return a.may(t, user, "", rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{""}, Resources: []string{resource}})
 		}
-		assert.False(t, may("patch", "status"))
+		assert.False(t, may("patch", "nodes/status"))
 		a.grant(t, user, "", rbacv1.PolicyRule{Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"nodes/status"}})
-		assert.True(t, may("patch", "status"))
-		assert.False(t, may("patch", ""))
-		assert.False(t, may("delete", "status"))
+		assert.True(t, may("patch", "nodes/status"))
+		assert.False(t, may("patch", "nodes"))
+		assert.False(t, may("delete", "nodes/status"))
 	}},
 	{"who shows no valid credentials gets nothing", func(t T, a *api) {
 		c := rest.AnonymousClientConfig(a.config("x"))

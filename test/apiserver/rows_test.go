@@ -15,8 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/fenced/fenced/test/must"
 )
@@ -108,8 +110,9 @@ var readRows = []row{
 		assert.True(t, apierrors.IsNotFound(err), err)
 	}},
 	{"every answer has the time of the server", func(t T, a *api) {
-		client := must.Do(httpClientFor(a.config("conformance", AdminGroup)))(t)
-		got := must.Do(client.Get(a.config("conformance", AdminGroup).Host + "/version"))(t)
+		c := a.config("conformance", AdminGroup)
+		client := must.Do(rest.HTTPClientFor(c))(t)
+		got := must.Do(client.Get(c.Host + "/version"))(t)
 		defer got.Body.Close()
 		date := must.Do(http.ParseTime(got.Header.Get("Date")))(t)
 		assert.WithinDuration(t, time.Now(), date, time.Minute)
@@ -144,6 +147,9 @@ var readRows = []row{
 		assert.Equal(t, n.ResourceVersion, u.GetResourceVersion())
 		assert.Equal(t, n.Labels, u.GetLabels())
 		assert.True(t, n.CreationTimestamp.Time.Equal(u.GetCreationTimestamp().Time))
+		var mediaType string
+		a.typed.CoreV1().RESTClient().Get().Resource("nodes").Name(n.Name).Do(t.Context()).ContentType(&mediaType)
+		assert.Equal(t, runtime.ContentTypeProtobuf, mediaType)
 	}},
 	{"a list has the version of the whole API, not of its newest object", func(t T, a *api) {
 		n, ns := a.node(t, nil), a.namespace(t)
@@ -209,6 +215,7 @@ var readRows = []row{
 	}},
 	{"labels select", func(t T, a *api) {
 		mark := name("mark")
+		a.node(t, nil)
 		yes, no := a.node(t, map[string]string{"mark": mark}), a.node(t, map[string]string{"mark": mark, "not": "this"})
 		list := must.Do(a.typed.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "mark=" + mark}))(t)
 		assert.Len(t, list.Items, 2)

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
@@ -163,7 +165,8 @@ func (c *call) other() {
 		_, _ = io.WriteString(c.w, "ok") // else the client has gone
 		return
 	case "version":
-		c.json(apiversion.Info{Major: "1", Minor: "36", GitVersion: Version})
+		c.w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		_ = json.NewEncoder(c.w).Encode(apiversion.Info{Major: "1", Minor: "36", GitVersion: Version}) // else the client has gone
 		return
 	case "api", "apis":
 		if d := c.s.document(parts); d != nil {

@@ -136,11 +136,12 @@ func copyField(to, from object, name string) {
 
 // put writes an object, or deletes it. c.s.mu is held.
 func (c *call) put(o object, gone bool) (*entry, error) {
-	e, err := c.s.put(c.k.table, c.key(), o, gone, c.k.encode)
-	if err == nil && c.k.gvk == definitions {
-		err = c.s.define(o, gone)
+	if c.k.gvk == definitions {
+		if err := c.s.define(o, gone); err != nil {
+			return nil, err
+		}
 	}
-	return e, err
+	return c.s.put(c.k.table, c.key(), o, gone, c.k.encode)
 }
 
 func (c *call) update() error {
