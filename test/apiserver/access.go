@@ -138,8 +138,9 @@ func (s *Server) authorize(u user, q Request) error {
 	if q.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", q.Namespace)
 	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: q.Group, Resource: q.Resource}, q.Name,
-		fmt.Errorf("User %q cannot %s resource %q in API group %q %s", u.name, q.Verb, resource, q.Group, where)) //lint:ignore ST1005 Kubernetes' words
+	//lint:ignore ST1005 Kubernetes' words
+	why := fmt.Errorf("User %q cannot %s resource %q in API group %q %s", u.name, q.Verb, resource, q.Group, where)
+	return apierrors.NewForbidden(schema.GroupResource{Group: q.Group, Resource: q.Resource}, q.Name, why)
 }
 
 // review answers a question about rights.

@@ -23,10 +23,7 @@ import (
 	"github.com/fenced/fenced/test/must"
 )
 
-var (
-	nodesGVR = corev1.SchemeGroupVersion.WithResource("nodes")
-	podsGVR  = corev1.SchemeGroupVersion.WithResource("pods")
-)
+var nodesGVR = corev1.SchemeGroupVersion.WithResource("nodes")
 
 // node creates a Node.
 func (a *api) node(t T, labels map[string]string) *corev1.Node {
@@ -261,7 +258,7 @@ func without(list []string, gone string) (left []string) {
 
 var writeRows = []row{
 	{"a created object gets a UID, a version and a time, whatever the client says", func(t T, a *api) {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name("node"), UID: "mine", CreationTimestamp: metav1.Unix(1, 0), SelfLink: "x"}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name("node"), UID: "mine", CreationTimestamp: metav1.Unix(1, 0)}}
 		made := must.Do(a.typed.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}))(t)
 		assert.NotEqual(t, types.UID("mine"), made.UID)
 		assert.Len(t, made.UID, 36)
