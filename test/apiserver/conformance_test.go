@@ -43,7 +43,7 @@ type row struct {
 // rows are the conformance suite.
 func rows() []row {
 	var all []row
-	for _, some := range [][]row{readRows, writeRows, deleteRows, watchRows, customRows, accessRows} {
+	for _, some := range [][]row{readRows, writeRows, deleteRows, watchRows, ownRows, customRows, accessRows} {
 		all = append(all, some...)
 	}
 	return all

@@ -3,11 +3,13 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,7 +22,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/k8swatch/view"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -245,6 +252,47 @@ var watchRows = []row{
 		require.NoError(t, a.typed.CoreV1().Nodes().Delete(t.Context(), late.Name, metav1.DeleteOptions{}))
 		until(t, "its deletion", func() bool { return len(store.ListKeys()) == 1 })
 	}},
+}
+
+// ownRows are about the client that fenced ships.
+var ownRows = []row{
+	{"fenced's view stays proven, and it deletes a Node only as it was saved", func(t T, a *api) { // I2, I16
+		file := must.Do(os.CreateTemp("", "kubeconfig-"))(t)
+		defer os.Remove(file.Name())
+		require.NoError(t, file.Close())
+		require.NoError(t, clientcmd.WriteToFile(kubeconfigOf(a.config("conformance", AdminGroup)), file.Name()))
+		k := must.Do(k8swatch.New(k8swatch.Config{Config: view.Config{Name: "c", StoreID: "s", Kubeconfig: file.Name(), FreshEvery: time.Second}}, zap.NewNop()))(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		until(t, "the first view", func() bool { return k.View().Synced })
+		first := time.Now().Add(-k.View().Age)
+		until(t, "a later proof that every kind is as new as the API", func() bool { return time.Since(first)-k.View().Age > 4*time.Second })
+		assert.Empty(t, k.View().Problem)
+
+		n := a.node(t, map[string]string{"a": "b"})
+		run := remediate.Run{Target: remediate.Target{Node: n.Name, NodeUID: string(n.UID)}}
+		_, saved, err := k.Backup(t.Context(), run.Target)
+		require.NoError(t, err)
+		must.Do(a.typed.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"c"}}}`), metav1.PatchOptions{}))(t)
+		require.Error(t, k.Act(t.Context(), run, remediate.IsolateNode, nil, saved), "it has changed since")
+		must.Do(a.typed.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{}))(t)
+		_, saved, err = k.Backup(t.Context(), run.Target)
+		require.NoError(t, err)
+		require.NoError(t, k.Act(t.Context(), run, remediate.IsolateNode, nil, saved))
+		_, err = a.typed.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{})
+		assert.True(t, apierrors.IsNotFound(err), err)
+	}},
+}
+
+// kubeconfigOf is a kubeconfig with the credentials of a configuration.
+func kubeconfigOf(c *rest.Config) clientcmdapi.Config {
+	k := clientcmdapi.NewConfig()
+	k.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
+	k.Contexts["x"], k.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
+	return *k
 }
 
 var customRows = []row{

@@ -221,7 +221,7 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 	}
 	bookmark := time.NewTimer(min(bookmarkEvery, time.Until(end)-bookmarkBefore))
 	defer bookmark.Stop()
-	for {
+	for due := false; ; {
 		changes, reached, news, err := s.s.since(s.k.table, s.at, batch)
 		if err != nil {
 			return err
@@ -235,8 +235,14 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 				return err
 			}
 		}
+		if s.at = reached; due && len(changes) == 0 { // changes of other kinds have moved it on, too
+			if err := s.bookmark(nil); err != nil {
+				return err
+			}
+			due = false
+		}
 		s.w.(http.Flusher).Flush()
-		if s.at = reached; len(changes) > 0 {
+		if len(changes) > 0 {
 			continue
 		}
 		if news == nil { // the kind is not served any more
@@ -247,11 +253,8 @@ func (s *stream) run(ctx context.Context, end time.Time) error {
 			return nil
 		case <-news:
 		case <-bookmark.C:
-			if err := s.bookmark(nil); err != nil {
-				return err
-			}
-			if left := time.Until(end) - bookmarkBefore; left > 0 {
-				bookmark.Reset(min(bookmarkEvery, left))
+			if due = true; time.Until(end) > bookmarkBefore {
+				bookmark.Reset(min(bookmarkEvery, time.Until(end)-bookmarkBefore))
 			}
 		}
 	}
