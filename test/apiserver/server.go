@@ -28,6 +28,8 @@ type Options struct {
 	Clock func() time.Time
 	// Rights are what users may do; everything if nil.
 	Rights []Right
+	// Audit gets a line for each deletion that is done, like that of an audit log of Kubernetes; nil for none.
+	Audit io.Writer
 	// History is how many changes of each kind can be watched later, and undone for the next page of a list; 10,000 if zero.
 	History int
 }

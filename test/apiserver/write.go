@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -282,11 +283,27 @@ func (c *call) delete() error {
 	}
 	stays := c.mark(was, o.GracePeriodSeconds)
 	e, err := c.put(was, !stays)
+	if err == nil {
+		err = c.audit(o)
+	}
 	if err == nil && !stays && !c.k.returnsDeleted {
 		c.document(http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: c.q.Name, Group: c.k.gvk.Group, Kind: c.k.resource, UID: was.GetUID()}})
 		return nil
 	}
 	return c.entry(http.StatusOK, e, err)
+}
+
+// audit logs a deletion that is done. c.s.mu is held.
+func (c *call) audit(o *metav1.DeleteOptions) error {
+	if c.s.opts.Audit == nil {
+		return nil
+	}
+	now := c.s.opts.Clock()
+	return json.NewEncoder(c.s.opts.Audit).Encode(map[string]any{
+		"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "stage": "ResponseComplete", "verb": c.q.Verb, "userAgent": c.r.UserAgent(),
+		"user": map[string]any{"username": c.user.name}, "requestReceivedTimestamp": now, "stageTimestamp": now, "requestObject": o, "responseStatus": map[string]any{"code": http.StatusOK},
+		"objectRef": map[string]any{"resource": c.k.resource, "namespace": c.q.Namespace, "name": c.q.Name},
+	})
 }
 
 // mark marks an object as being deleted, and reports whether it stays until its finalizers are gone, or the kubelet has stopped the pod.
