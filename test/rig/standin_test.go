@@ -1,6 +1,7 @@
 package rig_test
 
 import (
+	"context"
 	"io"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestStandIn(t *testing.T) {
 	t.Cleanup(c.Stop)
 	require.NoError(t, c.InstallCRDs(ctx), "again")
 	must.Do(c.CreateHost(ctx, rig.Host{Name: "h", Address: "ipmi://127.0.0.1:1", User: "u", Password: "p"}))(t)
+	on := func(context.Context) (bool, error) { return true, nil }
 	hung := rigtest.RunKubelet(t, c, rig.KubeletOptions{NodeName: "hung", Power: on})
 	rigtest.RunKubelet(t, c, rig.KubeletOptions{NodeName: "well", Power: on})
 	for _, name := range []string{"hung", "well"} {
