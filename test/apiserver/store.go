@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -47,8 +48,14 @@ type store struct {
 	keep     int // changes of each kind
 }
 
+// errGone is the answer to a write that meets the deletion of its definition.
+var errGone = errors.New("the kind is not served any more")
+
 // put writes an object, or deletes it and keeps it as it was last. A write that changes nothing leaves the version. s.mu is held.
 func (s *store) put(t *table, key string, o object, gone bool, encode func(object) ([]byte, error)) (*entry, error) {
+	if t.news == nil {
+		return nil, errGone
+	}
 	before, _ := t.items.Get(&entry{key: key})
 	if before != nil && !gone { // the version in o is still the old one
 		if raw, err := encode(o); err != nil || bytes.Equal(raw, before.raw) {
