@@ -23,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // AdminGroup may do everything.
@@ -71,7 +69,7 @@ func (a *access) certify() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// SetRights replaces what users may do; nil allows everything.
+// SetRights replaces what users may do. Nil, as at the start, allows everything.
 func (s *Server) SetRights(rights []Right) {
 	s.access.mu.Lock()
 	defer s.access.mu.Unlock()
@@ -85,15 +83,6 @@ func (s *Server) RESTConfig(name string, groups ...string) *rest.Config {
 	defer s.access.mu.Unlock()
 	s.access.tokens[token] = user{name, groups}
 	return &rest.Config{Host: s.url, QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: s.access.ca}}
-}
-
-// Kubeconfig is a kubeconfig file for a user of any name in any groups.
-func (s *Server) Kubeconfig(name string, groups ...string) ([]byte, error) {
-	c, k := s.RESTConfig(name, groups...), clientcmdapi.NewConfig()
-	k.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
-	k.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
-	k.Contexts["test"], k.CurrentContext = &clientcmdapi.Context{Cluster: "test", AuthInfo: "user"}, "test"
-	return clientcmd.Write(*k)
 }
 
 // authenticate returns who sends a request; known is false for a token that is not of this server.

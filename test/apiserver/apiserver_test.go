@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fenced/fenced/test/must"
 )
@@ -160,9 +159,7 @@ func TestServersAreApart(t *testing.T) {
 	_, err = must.Do(kubernetes.NewForConfig(mixed))(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	assert.True(t, apierrors.IsUnauthorized(err), err)
 
-	file := t.TempDir() + "/kubeconfig"
-	require.NoError(t, os.WriteFile(file, must.Do(one.Kubeconfig("fenced"))(t), 0o600))
-	own := must.Do(kubernetes.NewForConfig(must.Do(clientcmd.BuildConfigFromFlags("", file))(t)))(t)
+	own := must.Do(kubernetes.NewForConfig(one.RESTConfig("fenced")))(t)
 	must.Do(own.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	one.Close()
 	_, err = own.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})

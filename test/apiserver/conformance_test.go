@@ -97,8 +97,9 @@ func TestConformanceOfKubernetes(t *testing.T) {
 // standIn starts a stand-in with the kind of the rows. The rows see it through what changes the configuration of their clients.
 func standIn(t *testing.T, rules func(*Server), through func(*rest.Config)) *api {
 	t.Helper()
-	s := must.Do(Start(Options{Rights: []Right{}}))(t)
+	s := must.Do(Start(Options{}))(t)
 	t.Cleanup(s.Close)
+	s.SetRights([]Right{})
 	define(t, newAPI(s.RESTConfig, t))
 	rules(s)
 	a := newAPI(func(user string, groups ...string) *rest.Config {

@@ -26,8 +26,6 @@ type Options struct {
 	// Clock is the time of creations and deletions, and the Date of each answer; time.Now if nil. Timeouts and bookmarks of watches
 	// keep to the time of this machine.
 	Clock func() time.Time
-	// Rights are what users may do; everything if nil.
-	Rights []Right
 	// Audit gets a line for each deletion that is done, like that of an audit log of Kubernetes; nil for none.
 	Audit io.Writer
 	// History is how many changes of each kind can be watched later, and undone for the next page of a list; 10,000 if zero.
@@ -57,7 +55,7 @@ func Start(o Options) (*Server, error) {
 		o.History = 10_000
 	}
 	s := &Server{store: store{keep: o.History}, opts: o, kinds: builtIn(), faults: faults{changed: make(chan struct{})}}
-	s.access.tokens, s.access.rights = map[string]user{}, o.Rights
+	s.access.tokens = map[string]user{}
 	certificate, err := s.access.certify()
 	if err != nil {
 		return nil, err
