@@ -140,8 +140,9 @@ golden: ## rewrite what is compared: the golden parts of the policy corpus, the 
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms)$$' -update
 
-demo: ## fence a hung node for real on a local control plane, and bring it back
-	CGO_ENABLED=0 $(GO) run ./test/demo
+# With the flags of the shipped programs, so that what they share is compiled once.
+demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one; KEEP=1: leave it running)
+	CGO_ENABLED=0 $(GO) run -trimpath -tags $(TAGS) ./test/demo
 
 rpm: ## build the RPM and the source RPM into dist/ (RPM_TARGET=aarch64, RPM_SIGN_KEY=NAME)
 	packaging/rpm/build.sh $(VERSION) dist

@@ -1,15 +1,17 @@
-// Command demo fences a hung node for real, on this machine alone: a control
-// plane built from source, three workers with simulated hosts behind IPMI and
-// Redfish, and fenced and fencectl as processes. It needs Go and git, no root
-// and no package, and ends non-zero when the node does not come back whole.
+// Command demo fences a hung node, on this machine alone: three workers with simulated hosts behind IPMI and Redfish, and
+// fenced and fencectl as they are shipped. A stand-in serves the Kubernetes API; with CONTROLPLANE=real it is a control
+// plane built from source. With KEEP=1 everything is left running until Ctrl-C. It needs Go and git, no root and no
+// package, and ends non-zero when the node does not come back whole.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -38,14 +41,17 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	fmt.Println("fenced demo: one host of three hangs. A first run builds a Kubernetes control plane from source,")
-	fmt.Println("which takes about 10 minutes on 2 cores, once; the play itself takes about a minute.")
+	c, err := chosen()
+	if err != nil {
+		return err
+	}
+	fmt.Println(c.intro)
 	dir, err := os.MkdirTemp("", "fenced-demo-")
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	s, err := prepare(ctx, dir)
+	s, err := prepare(ctx, dir, c)
 	if err != nil {
 		return err
 	}
@@ -55,27 +61,75 @@ func run(ctx context.Context) (err error) {
 			err = fmt.Errorf("%w\nthe logs are kept in %s; the end of fenced's:\n%s", err, s.KeepLogs(), s.LogTail(50))
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, playTime)
+	limited, cancel := context.WithTimeout(ctx, playTime)
 	defer cancel()
-	if _, err := s.StartDaemon(ctx); err != nil {
+	if _, err := s.StartDaemon(limited); err != nil {
 		return err
 	}
-	w := s.Worker(hungWorker)
-	return play(ctx, s, w)
+	if err := play(limited, s, s.Worker(hungWorker), c); err != nil || os.Getenv("KEEP") == "" {
+		return err
+	}
+	return keep(ctx, s, filepath.Join(dir, "fencectl"))
+}
+
+// choice is the control plane that the demo runs on.
+type choice struct {
+	intro, starts, loses, counts string
+	standIn                      func(audit io.Writer) (rig.API, error)
+}
+
+func chosen() (choice, error) {
+	switch name := os.Getenv("CONTROLPLANE"); name {
+	case "":
+		return choice{
+			intro: "fenced demo: one host of three hangs.\n" +
+				"Real: fenced and fencectl as they are shipped, and the IPMI (RMCP+ over UDP) and Redfish (TLS) that they speak.\n" +
+				"Stand-ins: the Kubernetes API, in memory; what marks a silent Node Unknown; the hosts, their BMCs and their kubelets.\n" +
+				"`make demo CONTROLPLANE=real` runs the same on a real etcd, kube-apiserver and kube-controller-manager.",
+			starts:  "starting the Kubernetes API in memory and three workers ...",
+			loses:   "no heartbeat: a stand-in for kube-controller-manager sets Ready=Unknown",
+			counts:  "Node deleted, by the audit log of the Kubernetes API",
+			standIn: func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) },
+		}, nil
+	case "real":
+		return choice{
+			intro: "fenced demo: one host of three hangs, on a real Kubernetes control plane. A first run builds it from source,\n" +
+				"which takes several minutes on 2 cores, once; the play itself takes about a minute.",
+			starts: "starting etcd, kube-apiserver, kube-controller-manager and three workers ...",
+			loses:  "kube-controller-manager sets Ready=Unknown",
+			counts: "Node deleted, by the API server's audit log",
+		}, nil
+	default:
+		return choice{}, fmt.Errorf("CONTROLPLANE is %q; leave it out, or use CONTROLPLANE=real", name)
+	}
+}
+
+// keep leaves the scene running until Ctrl-C.
+func keep(ctx context.Context, s *scene.Scene, fencectl string) error {
+	fencectl = fencectl + " --socket " + s.Socket()
+	fmt.Printf("\nAll of it is still running. In another terminal, try\n")
+	for _, verb := range []string{"status -o wide", "explain " + hungWorker, "timeline " + hungWorker, "bmc list", "fence worker-2 --reason demo --dry-run"} {
+		fmt.Printf("    %s %s\n", fencectl, verb)
+	}
+	fmt.Println("Ctrl-C ends it.")
+	<-ctx.Done()
+	return nil
 }
 
 // prepare builds what is needed, fenced and fencectl into dir, and sets the
 // scene.
-func prepare(ctx context.Context, dir string) (*scene.Scene, error) {
-	if _, err := rig.Binaries(ctx, os.Stdout); err != nil {
-		return nil, err
+func prepare(ctx context.Context, dir string, c choice) (*scene.Scene, error) {
+	if c.standIn == nil {
+		if _, err := rig.Binaries(ctx, os.Stdout); err != nil {
+			return nil, err
+		}
 	}
 	fmt.Println("building fenced and fencectl ...")
 	programs, err := scene.Build(ctx, dir, false)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Println("starting etcd, kube-apiserver, kube-controller-manager and three workers ...")
+	fmt.Println(c.starts)
 	return scene.New(ctx, scene.Options{
 		Programs: programs,
 		Checks:   []rig.Check{scene.Metal(unhealthy.String())},
@@ -84,12 +138,12 @@ func prepare(ctx context.Context, dir string) (*scene.Scene, error) {
 			{Name: "worker-2", Protocol: scene.IPMI},
 			{Name: "worker-3", Protocol: scene.Redfish},
 		},
-		BootDelay: 3 * time.Second,
+		BootDelay: 3 * time.Second, StandIn: c.standIn,
 	})
 }
 
 // play hangs the host, tells what happens, and checks the end.
-func play(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
+func play(ctx context.Context, s *scene.Scene, w *scene.Worker, c choice) error {
 	told := teller{start: time.Now(), client: api.New(s.Socket()), node: w.Name}
 	w.Kubelet.Hang()
 	told.say("%s hangs: its power is on, its kubelet is silent. From here on nobody touches anything.", w.Name)
@@ -99,7 +153,7 @@ func play(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
 	if err != nil {
 		return err
 	}
-	told.say("kube-controller-manager sets Ready=Unknown; the MachineHealthCheck allows that for %s", unhealthy)
+	told.say("%s; the MachineHealthCheck allows that for %s", c.loses, unhealthy)
 	if err := told.follow(ctx); err != nil {
 		return err
 	}
@@ -113,7 +167,7 @@ func play(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
 	if err := verify(ctx, s, w); err != nil {
 		return err
 	}
-	return figures(s, w, runs[0], lost)
+	return figures(s, w, runs[0], lost, c)
 }
 
 // verify looks at the cluster itself: fenced's own word is no proof.
@@ -135,7 +189,7 @@ func verify(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
 		return err
 	}
 	if len(deleted) != 1 {
-		return fmt.Errorf("the API server's audit log has %d deletions of Node %s, not one", len(deleted), w.Name)
+		return fmt.Errorf("the audit log has %d deletions of Node %s, not one", len(deleted), w.Name)
 	}
 	return s.Died()
 }

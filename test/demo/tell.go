@@ -68,7 +68,7 @@ func (t teller) follow(ctx context.Context) error {
 
 // figures is the final table. All times count from the moment at which the
 // check's timeout was over: the first at which fencing was asked for.
-func figures(s *scene.Scene, w *scene.Worker, r wire.RunRecord, lost *corev1.Node) error {
+func figures(s *scene.Scene, w *scene.Worker, r wire.RunRecord, lost *corev1.Node, c choice) error {
 	var due time.Time
 	for _, c := range lost.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -92,7 +92,7 @@ func figures(s *scene.Scene, w *scene.Worker, r wire.RunRecord, lost *corev1.Nod
 	row := func(what string, d time.Duration) { fmt.Printf("  %-58s %9s\n", what, d.Round(time.Millisecond)) }
 	row("decision latency: first byte to the BMC", w.FirstAsked().Sub(due))
 	row("host proven off (15 s of it: no heartbeat since)", proven.Sub(due))
-	row("Node deleted, by the API server's audit log", deleted[0].Done.Sub(due))
+	row(c.counts, deleted[0].Done.Sub(due))
 	row("whole run, Node Ready and restored", total)
 	row("whole run without the boot", total-stay["AwaitNode"])
 	fmt.Printf("\n%s is Ready as a new Node with its labels, annotations, taints and cordon; it was deleted once, while off.\n", w.Name)

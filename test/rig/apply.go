@@ -45,6 +45,9 @@ func (c *ControlPlane) apply(ctx context.Context, obj *unstructured.Unstructured
 	if err != nil {
 		return err
 	}
+	if c.standIn != nil { // it has no server-side apply
+		return replace(ctx, client, obj)
+	}
 	opts := metav1.ApplyOptions{FieldManager: "rig", Force: true}
 	err = WhileBusy(ctx, func() error {
 		_, err := client.Apply(ctx, obj.GetName(), obj, opts)

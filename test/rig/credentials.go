@@ -31,6 +31,9 @@ const AdminGroup = "system:masters"
 // RESTConfig is a client configuration for a user of any name in any groups,
 // without a rate limit of its own.
 func (c *ControlPlane) RESTConfig(user string, groups ...string) (*rest.Config, error) {
+	if c.standIn != nil {
+		return c.standIn.RESTConfig(user, groups...), nil
+	}
 	p, err := c.ca.user(user, groups)
 	if err != nil {
 		return nil, err
@@ -48,13 +51,13 @@ func (c *ControlPlane) RESTConfig(user string, groups ...string) (*rest.Config, 
 // Kubeconfig writes a kubeconfig file for a user of any name in any groups, and
 // returns its path. Stop removes it.
 func (c *ControlPlane) Kubeconfig(user string, groups ...string) (string, error) {
-	p, err := c.ca.user(user, groups)
+	cfg, err := c.RESTConfig(user, groups...)
 	if err != nil {
 		return "", err
 	}
 	k := clientcmdapi.NewConfig()
-	k.Clusters["test"] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthorityData: c.ca.pem}
-	k.AuthInfos["user"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key}
+	k.Clusters["test"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	k.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken, ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
 	k.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "user"}
 	k.CurrentContext = "test"
 	f, err := os.CreateTemp(c.dir.path, "kubeconfig-*.yaml")

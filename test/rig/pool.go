@@ -54,6 +54,9 @@ func (p *Pool) Stop() {
 }
 
 func (p *Pool) start(ctx context.Context, o Options) (*ControlPlane, error) {
+	if o.StandIn != nil { // it starts at once
+		return Start(ctx, o)
+	}
 	o.Dir = "" // the borrower's directory goes before the control plane
 	c, err := prepare(ctx, o)
 	if err != nil {

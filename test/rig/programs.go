@@ -49,6 +49,10 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 }
 
 func (c *ControlPlane) startManager(ctx context.Context) error {
+	if c.standIn != nil {
+		c.watchHeartbeats()
+		return nil
+	}
 	kubeconfig, err := c.Kubeconfig("system:kube-controller-manager", AdminGroup)
 	if err != nil {
 		return err

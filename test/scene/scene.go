@@ -60,6 +60,8 @@ type Options struct {
 	BMCSessions int
 	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
+	// StandIn serves the API in place of the real programs; see rig.Options.
+	StandIn func(audit io.Writer) (rig.API, error)
 	// Pool lends the control planes; the scene starts its own if nil. When Stop is called, no program
 	// outside of the scene may know their addresses.
 	Pool *rig.Pool
@@ -163,6 +165,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
+		wanted[i].StandIn = s.opts.StandIn
 	}
 	start := rig.StartAll
 	if s.opts.Pool != nil {
