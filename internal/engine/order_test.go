@@ -296,7 +296,7 @@ func TestRetryOfAHeldRun(t *testing.T) {
 		until(t, e, remediate.Held)
 		w.SetFault(fake.NoFault)
 		e.ApplyConfig.Policies("c", cluster.Files{Refused: "policies.d/a.yaml:4: spec.limt: unknown key"})
-		time.Sleep(time.Second) // the deciding loop takes it
+		time.Sleep(time.Second)                                         // the deciding loop takes it
 		refused(t, reason.FilesRefused)(e.Retry(t.Context(), ofRun(r))) // it may limit how many are off // I18
 		e.ApplyConfig.Policies("c", cluster.Files{})
 		time.Sleep(time.Second)
