@@ -33,7 +33,7 @@ import (
 // isolate saves and isolates the Node, again while controllers still change it.
 func isolate(t *testing.T, k *Cluster, r remediate.Run) (data []byte, b remediate.Backup) {
 	t.Helper()
-	k8stest.Until(t, time.Minute, "isolated as saved", func() (ok bool) {
+	k8stest.Until(t, "isolated as saved", func() (ok bool) {
 		var err error
 		data, b, err = k.Backup(t.Context(), r.Target)
 		return err == nil && k.Act(t.Context(), r, remediate.IsolateNode, nil, b) == nil
@@ -85,7 +85,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	assert.Equal(t, remediate.CannotTell, k.Look(ctx, r, nil).Seen.Restored, "the backups could not be read")
 	require.Error(t, restored(ctx, k, r, backup), "no Node registered for this run")
 	r.NewNodeUID = string(fresh.UID)
-	k8stest.Until(t, time.Minute, "restored, past the conflicts with controllers", func() bool {
+	k8stest.Until(t, "restored, past the conflicts with controllers", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 
@@ -113,7 +113,7 @@ func TestTaintInPlaceOfDeletion(t *testing.T) {
 	assert.True(t, lookAt(t, k, r, backup).Seen.Node.OutOfService)
 	assert.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored, "our taint is still there")
 	r.NewNodeUID = r.Target.NodeUID
-	k8stest.Until(t, time.Minute, "the taint is gone", func() bool {
+	k8stest.Until(t, "the taint is gone", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 	assert.False(t, lookAt(t, k, r, backup).Seen.Node.OutOfService)
@@ -214,7 +214,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	machine, capi := object(client.MachineGVR, rig.Namespace, r.Target.Machine), object(rig.CAPIResource("v1beta2", "machines"), rig.Namespace, blue.machine)
 	of := map[string]func(string, ...string) error{"node": node, "host": host, "machine": machine, "capi": capi}
 
-	k8stest.Until(t, 2*time.Minute, "the policies to be enforced", func() bool { // the API server loads them
+	k8stest.Until(t, "the policies to be enforced", func() bool { // the API server loads them
 		return node(`{"metadata":{"labels":{"rack":null}}}`) != nil && host(`{"spec":{"online":false}}`) != nil
 	})
 	ready := `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
@@ -257,7 +257,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 		require.NoError(t, k.Act(ctx, r, a, nil, remediate.Backup{}), "%s", a)
 	}
 	isolate(t, k, r)
-	k8stest.Until(t, time.Minute, "the Node is restored", func() bool {
+	k8stest.Until(t, "the Node is restored", func() bool {
 		return restored(ctx, k, r, lost) == nil
 	})
 	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
@@ -290,7 +290,7 @@ func TestMarksComeAndGo(t *testing.T) {
 		require.NoError(t, k.Mark(ctx, m))
 		require.NoError(t, k.Mark(ctx, m), "again")
 	}
-	k8stest.Until(t, time.Minute, "both marks are seen", func() bool { return assert.ObjectsAreEqual(both, marksOn(k, r.Target)) })
+	k8stest.Until(t, "both marks are seen", func() bool { return assert.ObjectsAreEqual(both, marksOn(k, r.Target)) })
 	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, []string{"r-1", "PowerOff", "f-1", "yes"},
 		[]string{n.Annotations["fenced.io/run"], n.Annotations["fenced.io/step"], n.Annotations["fenced.io/instance"], n.Annotations["kept"]})
@@ -301,7 +301,7 @@ func TestMarksComeAndGo(t *testing.T) {
 	node.Run, machine.Run = "", ""
 	require.NoError(t, k.Mark(ctx, node))
 	require.NoError(t, k.Mark(ctx, machine))
-	k8stest.Until(t, time.Minute, "no mark is seen", func() bool { return len(marksOn(k, r.Target)) == 0 })
+	k8stest.Until(t, "no mark is seen", func() bool { return len(marksOn(k, r.Target)) == 0 })
 	n = must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, "yes", n.Annotations["kept"])
 	for _, key := range client.MarkKeys {

@@ -98,7 +98,7 @@ func watched(t *testing.T, cfg Config) *Cluster {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	k8stest.Until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
+	k8stest.Until(t, "the first view", func() bool { return k.View().Synced })
 	return k
 }
 

@@ -153,7 +153,7 @@ func overloaded(ctx context.Context, t *testing.T, c *rig.ControlPlane, name str
 	must.Do(c.CreateNode(ctx, rig.Node{Name: name, Taints: taints}))(t)
 	times := []metav1.Time{{}, metav1.Unix(-1<<35, 0), metav1.Unix(253402300799, 0), metav1.NewTime(time.Now().Add(100 * 365 * 24 * time.Hour))}
 	nodes := c.Client().CoreV1().Nodes()
-	k8stest.Until(t, time.Minute, "the status is written, past the conflicts with controllers", func() bool {
+	k8stest.Until(t, "the status is written, past the conflicts with controllers", func() bool {
 		n := must.Do(nodes.Get(ctx, name, metav1.GetOptions{}))(t)
 		for i := range 3000 {
 			at := times[i%len(times)]

@@ -49,7 +49,7 @@ func watching(t *testing.T, c *rig.ControlPlane) *Cluster {
 	t.Helper()
 	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
 	k := run(t, path)
-	k8stest.Until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
+	k8stest.Until(t, "the first view", func() bool { return k.View().Synced })
 	return k
 }
 

@@ -297,7 +297,7 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 			assert.Equal(t, want, must.Do(k.ControllerAlive(ctx, c.id))(t), c.id.APIVersion+" "+when)
 		}
 		require.NoError(t, c.at.CreateNamespace(ctx, c.namespace))
-		k8stest.Until(t, time.Minute, "the API server knows the rights of fenced", func() bool {
+		k8stest.Until(t, "the API server knows the rights of fenced", func() bool {
 			_, err := k.ControllerAlive(ctx, c.id)
 			return err == nil
 		})

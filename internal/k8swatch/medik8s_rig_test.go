@@ -106,18 +106,18 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	secret := nodeCheck(t, c, forbidden)
 	strange := nodeCheck(t, c, rig.TemplateRef{APIVersion: "apps/v1", Kind: "DeploymentTemplate", Name: "x"})
 	absent := nodeCheck(t, c, rig.TemplateRef{APIVersion: "example.com/v1", Kind: "NoneTemplate", Name: "x"})
-	k8stest.Until(t, time.Minute, "what can be read is judged", func() bool {
+	k8stest.Until(t, "what can be read is judged", func() bool {
 		v := k8stest.Seen(k)
 		return v.Check(good) != nil && v.Check(good).Invalid == "" && v.Check(absent) != nil && v.Check(absent).Invalid == "" &&
 			v.Check(secret) != nil && strings.Contains(v.Check(secret).Invalid, "forbidden") && v.Check(strange) != nil
 	})
 	assert.Contains(t, k8stest.Seen(k).Check(strange).Invalid, "from which no remediator makes requests")
-	k8stest.Until(t, time.Minute, "requests that cannot be read hold up nobody else", func() bool { return k.View().Age < 5*time.Second })
+	k8stest.Until(t, "requests that cannot be read hold up nobody else", func() bool { return k.View().Age < 5*time.Second })
 
 	machine := must.Do(c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{}))(t)
 	require.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 	must.Do(c.CreateRemediation(ctx, machine, "reboot"))(t)
-	k8stest.Until(t, time.Minute, "the request is seen", func() bool {
+	k8stest.Until(t, "the request is seen", func() bool {
 		return k8stest.Find[policy.Request](k8stest.Seen(k), "Metal3Remediation", r.Target.Machine) != nil
 	})
 	s := lookAt(t, k, r).Seen
@@ -132,7 +132,7 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	for _, name := range []string{good, secret, strange, absent} {
 		dropNodeCheck(t, c, name)
 	}
-	k8stest.Until(t, time.Minute, "no check names the kind any more", func() bool { return k8stest.Seen(k).Check(good) == nil })
+	k8stest.Until(t, "no check names the kind any more", func() bool { return k8stest.Seen(k).Check(good) == nil })
 	s = lookAt(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested, "Metal3's provider carries it out all the same") // I22
 	assert.Contains(t, s.Contender, "Metal3Remediation")
@@ -162,7 +162,7 @@ func TestUpgradeIsSeen(t *testing.T) {
 	k := watching(t, c)
 	for _, progressing := range []bool{true, false} {
 		require.NoError(t, c.PutClusterVersion(ctx, progressing))
-		k8stest.Until(t, time.Minute, "the upgrade begins and ends", func() bool {
+		k8stest.Until(t, "the upgrade begins and ends", func() bool {
 			u := k8stest.Find[policy.Upgrade](k8stest.Seen(k), "ClusterVersion", "version")
 			return u != nil && (u.Why != "") == progressing
 		})
@@ -187,13 +187,13 @@ func TestEtcdMembers(t *testing.T) { // I12
 	assert.Equal(t, append(before.Members, policy.Member{Node: r.Target.Node}), lookAt(t, k, r).Members, "not Ready yet")
 	patch(`{"status":{"conditions":[{"type":"`+string(corev1.PodReady)+`","status":"True"}]}}`, "status")
 	assert.Contains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
-	k8stest.Until(t, time.Minute, "the member is watched, too", func() bool {
+	k8stest.Until(t, "the member is watched, too", func() bool {
 		p := k8stest.Find[policy.Pod](k8stest.Seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && p.Ready && p.Member && p.Node == r.Target.Node
 	})
 	patch(`{"metadata":{"labels":{"component":"kube-apiserver"}}}`)
 	assert.NotContains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true}, "an API server is no member")
-	k8stest.Until(t, time.Minute, "the API server is watched", func() bool {
+	k8stest.Until(t, "the API server is watched", func() bool {
 		p := k8stest.Find[policy.Pod](k8stest.Seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && !p.Member && p.Node == r.Target.Node
 	})

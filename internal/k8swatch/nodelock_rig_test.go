@@ -41,7 +41,7 @@ func theLease(t *testing.T, c *rig.ControlPlane, r remediate.Run) *coordinationv
 // renewed waits until a lock renews the Lease: the API server's time has whole seconds.
 func renewed(t *testing.T, before *coordinationv1.Lease, lock func() *coordinationv1.Lease) {
 	t.Helper()
-	k8stest.Until(t, time.Minute, "the Lease is renewed", func() bool {
+	k8stest.Until(t, "the Lease is renewed", func() bool {
 		l := lock()
 		require.Equal(t, before.UID, l.UID, "it is the same Lease")
 		require.Equal(t, *before.Spec.AcquireTime, *l.Spec.AcquireTime)
@@ -70,7 +70,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 		}
 	}
 	role = must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
-	k8stest.Until(t, time.Minute, "the namespace cannot be read any more", func() bool {
+	k8stest.Until(t, "the namespace cannot be read any more", func() bool {
 		_, err := k.servers.Work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		return apierrors.IsForbidden(err)
 	})
@@ -85,7 +85,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 		}
 	}
 	must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
-	k8stest.Until(t, time.Minute, "the cluster cannot be told any more", func() bool {
+	k8stest.Until(t, "the cluster cannot be told any more", func() bool {
 		_, err := k.servers.Work.API().Identity(ctx)
 		return apierrors.IsForbidden(err)
 	})

@@ -171,7 +171,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 		protected[make(map[string]string{label: ""}, corev1.ConditionUnknown)] = "control-plane"
 	}
 	for name, why := range protected {
-		k8stest.Until(t, 2*time.Minute, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
+		k8stest.Until(t, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
 		err := try(name)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		assert.ErrorContains(t, err, why)

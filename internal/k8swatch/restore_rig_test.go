@@ -82,7 +82,7 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 
 	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
-	k8stest.Until(t, time.Minute, "restored", func() bool {
+	k8stest.Until(t, "restored", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 	require.Equal(t, remediate.Yes, lookAt(t, k, r, backup).Seen.Restored)
@@ -118,7 +118,7 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 	backup, _ := isolate(t, k, r)
 	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
-	k8stest.Until(t, time.Minute, "restored", func() bool {
+	k8stest.Until(t, "restored", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 
@@ -155,7 +155,7 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"count":"%d"}}}`, last)
 		must.Do(nodes.Patch(ctx, r.Target.Node, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	}
-	k8stest.Until(t, time.Minute, "restored between two writes of the other", func() bool {
+	k8stest.Until(t, "restored between two writes of the other", func() bool {
 		write()
 		return restored(ctx, k, r, backup) == nil && lookAt(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
@@ -175,7 +175,7 @@ func TestOwnerTakesOffWhatWasRestored(t *testing.T) {
 	r.NewNodeUID = string(fresh.UID)
 	var readBack []string
 	var err error
-	k8stest.Until(t, time.Minute, "restored", func() bool {
+	k8stest.Until(t, "restored", func() bool {
 		readBack, err = k.Restore(ctx, r, [][]byte{backup})
 		return err == nil
 	})
@@ -213,7 +213,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	allow := must.Do(c.Forbid(ctx, r.Target.Node, "team", "no teams here"))(t)
 
 	var refusal error
-	k8stest.Until(t, time.Minute, "refused, past the conflicts with controllers", func() bool {
+	k8stest.Until(t, "refused, past the conflicts with controllers", func() bool {
 		refusal = restored(ctx, k, r, backup)
 		return refusal != nil && !apierrors.IsConflict(errors.Unwrap(refusal)) && strings.Contains(refusal.Error(), "no teams here")
 	})
@@ -225,7 +225,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	assert.NotContains(t, n.Annotations, "team")
 
 	require.NoError(t, allow(ctx))
-	k8stest.Until(t, time.Minute, "the rest, once it is allowed", func() bool {
+	k8stest.Until(t, "the rest, once it is allowed", func() bool {
 		return restored(ctx, k, r, backup) == nil && lookAt(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
 }

@@ -214,7 +214,7 @@ func TestObserveRights(t *testing.T) {
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml"))
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	k := watching(t, c)
-	k8stest.Until(t, time.Minute, "the Node in the view", func() bool { return k8stest.Seen(k).Node(r.Target.Node) != nil })
+	k8stest.Until(t, "the Node in the view", func() bool { return k8stest.Seen(k).Node(r.Target.Node) != nil })
 	assert.Empty(t, k.View().Problem)
 	l := lookAt(t, k, r)
 	require.NoError(t, l.Err)

@@ -66,7 +66,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 			Reason: "RemediationRestricted", Message: strings.Repeat("ä", 1024)})
 	}
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name}
-	k8stest.Until(t, time.Minute, "the Event is counted", func() bool {
+	k8stest.Until(t, "the Event is counted", func() bool {
 		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Count == 2
 	})

@@ -32,7 +32,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	must.Do(c.CreateHost(ctx, rig.Host{Name: host, Address: "ipmi://192.0.2.1", User: "u", Password: "p", Machine: machine}))(t)
 	must.Do(c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: host, NodeName: node}))(t)
 
-	k8stest.Until(t, time.Minute, "everything is seen", func() bool {
+	k8stest.Until(t, "everything is seen", func() bool {
 		v := k8stest.Seen(k)
 		m := v.Machine(machine)
 		if m == nil || m.NodeName != node || v.Node(node) == nil {
@@ -47,7 +47,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	assert.Equal(t, rig.Namespace+"/"+machine, n.OpenShiftMachine, "the Node names its Machine")
 
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
-	k8stest.Until(t, time.Minute, "the deletion is seen", func() bool { return k8stest.Seen(k).Node(node) == nil })
+	k8stest.Until(t, "the deletion is seen", func() bool { return k8stest.Seen(k).Node(node) == nil })
 }
 
 func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
@@ -59,7 +59,7 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 			Conditions: rig.NotReadyFor("300s"), NodeStartupTimeout: startup})
 		require.NoError(t, err, "the API server lets it in")
 	}
-	k8stest.Until(t, time.Minute, "both are seen", func() bool {
+	k8stest.Until(t, "both are seen", func() bool {
 		return k8stest.Seen(k).Check(good) != nil && k8stest.Seen(k).Check(bad) != nil
 	})
 	assert.Empty(t, k8stest.Seen(k).Check(good).Invalid)
@@ -95,23 +95,23 @@ func TestKindsComeAndGo(t *testing.T) {
 	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 5*time.Minute)
 	path := must.Do(c.Kubeconfig("root", rig.AdminGroup))(t)
 	k := run(t, path)
-	k8stest.Until(t, time.Minute, "a view without Machines", func() bool { return k.View().Synced })
+	k8stest.Until(t, "a view without Machines", func() bool { return k.View().Synced })
 	assert.Empty(t, k8stest.Seen(k))
 	assert.Empty(t, k.View().Problem, "a missing kind is no problem")
 
 	require.NoError(t, c.CreateNamespace(ctx, rig.Namespace))
 	require.NoError(t, c.InstallCRDs(ctx))
 	must.Do(c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")}))(t)
-	k8stest.Until(t, time.Minute, "the check appears", func() bool { return k8stest.Seen(k).Check("late") != nil })
-	k8stest.Until(t, time.Minute, "and is proven", func() bool { return k.View().Age < 5*time.Second })
+	k8stest.Until(t, "the check appears", func() bool { return k8stest.Seen(k).Check("late") != nil })
+	k8stest.Until(t, "and is proven", func() bool { return k.View().Age < 5*time.Second })
 
 	require.NoError(t, c.InstallCRDs(ctx, rig.CAPIv1beta2))
 	must.Do(c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: "m", Cluster: "blue"}))(t)
-	k8stest.Until(t, time.Minute, "the Machine appears", func() bool { return k8stest.Seen(k).Machine("m") != nil })
-	k8stest.Until(t, time.Minute, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
+	k8stest.Until(t, "the Machine appears", func() bool { return k8stest.Seen(k).Machine("m") != nil })
+	k8stest.Until(t, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
 
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta2))
-	k8stest.Until(t, time.Minute, "the Machine vanishes", func() bool { return k8stest.Seen(k).Machine("m") == nil })
+	k8stest.Until(t, "the Machine vanishes", func() bool { return k8stest.Seen(k).Machine("m") == nil })
 	assert.NotNil(t, k8stest.Seen(k).Check("late"))
 }
 
@@ -140,15 +140,15 @@ func TestKindsWithoutRights(t *testing.T) {
 		return kinds
 	}
 	installed := []string{client.MachineGroup + "/" + policy.MachineHealthCheckKind}
-	k8stest.Until(t, time.Minute, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
-	k8stest.Until(t, time.Minute, "what is installed is not, and the view says why", func() bool {
+	k8stest.Until(t, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
+	k8stest.Until(t, "what is installed is not, and the view says why", func() bool {
 		v := k.View()
 		return !v.Synced && strings.Contains(v.Problem, "forbidden")
 	})
 
 	must.Do(c.Client().RbacV1().ClusterRoles().Patch(ctx, user, types.JSONPatchType,
 		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{}))(t)
-	k8stest.Until(t, time.Minute, "the right helps at once", func() bool { return k.View().Synced })
+	k8stest.Until(t, "the right helps at once", func() bool { return k.View().Synced })
 }
 
 // The API server is killed and comes back; it hangs and goes on. Each time the
@@ -158,10 +158,10 @@ func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
 	ctx := rigtest.Context(t, 2*time.Minute)
 	must.Do(c.CreateNode(ctx, rig.Node{Name: "before"}))(t)
 	k := watching(t, c)
-	k8stest.Until(t, time.Minute, "the Node is seen", func() bool { return k8stest.Seen(k).Node("before") != nil })
+	k8stest.Until(t, "the Node is seen", func() bool { return k8stest.Seen(k).Node("before") != nil })
 
 	c.StopAPIServer()
-	k8stest.Until(t, time.Minute, "the view is old, and says why", func() bool { return k.View().Age > 6*time.Second && k.View().Problem != "" })
+	k8stest.Until(t, "the view is old, and says why", func() bool { return k.View().Age > 6*time.Second && k.View().Problem != "" })
 	assert.NotNil(t, k8stest.Seen(k).Node("before"), "what is old is still there")
 	l := k.Look(ctx, remediate.Run{Target: remediate.Target{Node: "before"}}, nil)
 	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
@@ -169,12 +169,12 @@ func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
 
 	require.NoError(t, c.StartAPIServer(ctx))
 	must.Do(c.CreateNode(ctx, rig.Node{Name: "after"}))(t)
-	k8stest.Until(t, time.Minute, "the view is back", func() bool {
+	k8stest.Until(t, "the view is back", func() bool {
 		return k8stest.Seen(k).Node("after") != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
 	})
 
 	require.NoError(t, c.FreezeAPIServer())
-	k8stest.Until(t, time.Minute, "a hanging API server makes the view old", func() bool { return k.View().Age > 6*time.Second })
+	k8stest.Until(t, "a hanging API server makes the view old", func() bool { return k.View().Age > 6*time.Second })
 	require.NoError(t, c.ThawAPIServer())
-	k8stest.Until(t, time.Minute, "the view is back", func() bool { return k.View().Age < 3*time.Second && k.View().Problem == "" })
+	k8stest.Until(t, "the view is back", func() bool { return k.View().Age < 3*time.Second && k.View().Problem == "" })
 }

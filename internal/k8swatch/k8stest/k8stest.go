@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/pace"
 )
 
 // Served is the kubeconfig of an API server that is this handler.
@@ -46,10 +48,10 @@ func Status(w http.ResponseWriter, code int, reason, name string) {
 	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d,"details":{"name":%q}}`, reason, reason+" "+name, code, name)
 }
 
-// Until waits for a condition.
-func Until(t *testing.T, within time.Duration, what string, ok func() bool) {
+// Until waits for a condition, for as long as a busy machine may need.
+func Until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, within, 20*time.Millisecond, what)
+	require.Eventually(t, ok, pace.Tries, 20*time.Millisecond, what)
 }
 
 // Page answers everything with one text, as a proxy may.

@@ -144,7 +144,7 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 			for range many {
 				g.Go(func() { assert.NoError(t, c.ask(t.Context(), k)) })
 			}
-			k8stest.Until(t, time.Minute, "all that ask", func() bool { return k.Shared.Waiting(c.key) == many })
+			k8stest.Until(t, "all that ask", func() bool { return k.Shared.Waiting(c.key) == many })
 			require.Zero(t, requests.Load())
 			close(ends)
 			g.Wait()

@@ -231,7 +231,7 @@ func TestMetal3RemediationThatNoCheckNamesContests(t *testing.T) {
 			defer cancel()
 			l := &looker{r: r, run: remediate.Run{Target: remediate.Target{MachineAPI: policy.ClusterAPIV1Beta2, Namespace: c.namespace, Machine: "m", MachineUID: "u", Node: "n"}}}
 			l.look.FreshMachine = &policy.Machine{APIVersion: policy.ClusterAPIV1Beta2, Namespace: c.namespace, Name: "m", UID: "u"}
-			k8stest.Until(t, time.Minute, "the kind is watched", func() bool { return len(cache.RequestPlaces(l.look.FreshMachine, nil)) > 0 })
+			k8stest.Until(t, "the kind is watched", func() bool { return len(cache.RequestPlaces(l.look.FreshMachine, nil)) > 0 })
 			who, err := l.foreignRequest(t.Context())
 			if c.fails != "" {
 				require.ErrorContains(t, err, c.fails)

@@ -308,7 +308,7 @@ func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
 			c := served(t, asked.counts(answer))
 			stop := running(t, c)
 			defer stop()
-			k8stest.Until(t, time.Minute, "every kind was asked for again after an answer", func() bool { return asked.again(c) })
+			k8stest.Until(t, "every kind was asked for again after an answer", func() bool { return asked.again(c) })
 			stop()
 			assert.False(t, c.View().Synced)
 			assert.Empty(t, c.Changes())
@@ -331,7 +331,7 @@ func TestListWithoutEndIsGivenUp(t *testing.T) {
 	})
 	stop := running(t, c)
 	defer stop()
-	k8stest.Until(t, time.Minute, "the list is given up", func() bool {
+	k8stest.Until(t, "the list is given up", func() bool {
 		return strings.Contains(c.View().Problem, "objects") || pages.Load() > maxPages+10
 	})
 	stop()

@@ -201,7 +201,7 @@ func TestLeaseThatCannotBeTaken(t *testing.T) {
 	k := announcerAt(t, c)
 	require.NoError(t, c.Client().RbacV1().Roles(OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	a := Announcement{"a", "store", 1}
-	k8stest.Until(t, time.Minute, "it is forbidden", func() bool {
+	k8stest.Until(t, "it is forbidden", func() bool {
 		binds, foreign, err := k.Announce(ctx, a)
 		return binds == 0 && foreign == "" && apierrors.IsForbidden(err)
 	})
