@@ -158,7 +158,7 @@ install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 ci: deps controlplane ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
-	$(MAKE) --no-print-directory -j3 test-programs lint rpm test-race test-package test-alone build
+	$(MAKE) --no-print-directory -j3 test-programs rpm test-race test-package test-alone lint build
 	test/vuln/vuln.sh ./... || [ $$? -eq 75 ] # what it cannot look up keeps nobody from building
 
 clean: ## remove what was built here (the control plane's cache stays)

@@ -54,7 +54,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
-	pace.Together(9) // a scene waits far more than it computes; other packages' tests need the cores, too
+	// A scene waits far more than it computes. Its control plane, with what else it runs, takes less than a gigabyte.
+	pace.Together(min(16, pace.Fit(1<<30)))
 	code := m.Run()
 	planes.Stop()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody

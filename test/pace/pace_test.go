@@ -75,3 +75,10 @@ func TestUntil(t *testing.T) {
 		assert.True(t, f.failed)
 	})
 }
+
+func TestFit(t *testing.T) {
+	assert.Equal(t, 1, Fit(1<<60), "one is tried, whatever it needs")
+	kilobyte := Fit(1 << 10)
+	assert.Greater(t, kilobyte, Fit(1<<20))
+	assert.Less(t, kilobyte, 1<<40, "a limit was read")
+}
