@@ -397,7 +397,14 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		ofCluster = " --cluster " + o.Cluster
 	}
 	switch code {
+	case reason.NotSynced:
+		if o.Group.IsGiven() { // a name needs no view
+			return "hold the Nodes by name, or stop all fencing meanwhile: " + withReason("fencectl pause"+ofCluster)
+		}
 	case reason.NoSuchNode:
+		if o.Group.IsGiven() {
+			return "kubectl get nodes --show-labels lists the labels of each"
+		}
 		return "kubectl get nodes lists the names; fencectl bmc list" + ofCluster + " lists those with a BMC, fencectl status the clusters"
 	case reason.NoSuchMachine:
 		return "kubectl get machines -A lists the names, which are NAMESPACE/NAME here; fencectl status lists the clusters"

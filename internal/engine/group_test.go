@@ -122,12 +122,14 @@ func TestReleaseOfARackEndsItsHoldsOnly(t *testing.T) {
 func TestHoldOfARackThatDoesNotExist(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
+		w.setUnsynced(true)
 		e := running(t, w, store, racks)
-		_, err := e.Hold(t.Context(), ofRack(wire.Hold, "r1", 0))
-		require.ErrorContains(t, err, "not complete yet", "nothing was seen")
-		time.Sleep(time.Second)
+		time.Sleep(time.Minute)
+		refused(t, reason.NotSynced)(e.Hold(t.Context(), ofRack(wire.Hold, "r1", 0)))
+		w.setUnsynced(false)
+		time.Sleep(time.Minute)
 		refused(t, reason.NoSuchNode)(e.Hold(t.Context(), ofRack(wire.Hold, "r9", 0)))
-		_, err = e.Hold(t.Context(), ofRack(wire.Hold, "r9", 0))
+		_, err := e.Hold(t.Context(), ofRack(wire.Hold, "r9", 0))
 		assert.ErrorContains(t, err, "no Node has rack=r9; the values of rack are r1")
 		assert.Empty(t, e.Holds("c"))
 	})

@@ -30,40 +30,48 @@ var (
 
 // Labels are those that each Node of the group has. zoneKey and rackKey are the labels of zones and racks.
 func (g Group) Labels(zoneKey, rackKey string) (map[string]string, error) {
-	given := 0
-	var text string
-	for _, each := range []struct{ text, value string }{
-		{g.Selector, g.Selector}, {zoneKey + "=" + g.Zone, g.Zone}, {rackKey + "=" + g.Rack, g.Rack},
-	} {
-		if each.value != "" {
-			given, text = given+1, each.text
-		}
+	labels, given := map[string]string{}, 0
+	var err error
+	if g.Selector != "" {
+		given, err = given+1, addSelector(labels, g.Selector)
+	}
+	if g.Zone != "" {
+		given, err = given+1, addLabel(labels, zoneKey, g.Zone)
+	}
+	if g.Rack != "" {
+		given, err = given+1, addLabel(labels, rackKey, g.Rack)
 	}
 	if given != 1 {
 		return nil, fmt.Errorf("one of selector, zone and rack says which Nodes are meant, and %d are given", given)
 	}
-	return parseSelector(text)
+	return labels, err
 }
 
-// parseSelector reads KEY=VALUE, several of them separated by commas. An empty value is refused: it is what a variable
-// leaves that is not set.
-func parseSelector(text string) (map[string]string, error) {
-	labels := map[string]string{}
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, found := strings.Cut(part, "=")
-		_, twice := labels[key]
-		switch {
-		case !found || !labelKey.MatchString(key) || !labelValue.MatchString(value):
-			return nil, fmt.Errorf("%q is not KEY=VALUE with the key and the value of a label", part)
-		case twice:
-			return nil, fmt.Errorf("the label %s is given twice", key)
+// addSelector adds KEY=VALUE, several of them separated by commas.
+func addSelector(labels map[string]string, text string) error {
+	parts := strings.Split(text, ",")
+	if len(parts) > maxLabels {
+		return fmt.Errorf("%d labels are given, at most %d are possible", len(parts), maxLabels)
+	}
+	for _, part := range parts {
+		key, value, _ := strings.Cut(part, "=")
+		if err := addLabel(labels, key, value); err != nil {
+			return err
 		}
-		labels[key] = value
 	}
-	if len(labels) > maxLabels {
-		return nil, fmt.Errorf("%d labels are given, at most %d are possible", len(labels), maxLabels)
+	return nil
+}
+
+// addLabel adds one label. An empty value is refused: it is what a variable leaves that is not set.
+func addLabel(labels map[string]string, key, value string) error {
+	if !labelKey.MatchString(key) || !labelValue.MatchString(value) {
+		return fmt.Errorf("%q is not KEY=VALUE with the key and the value of a label", key+"="+value)
 	}
-	return labels, nil
+	if _, twice := labels[key]; twice {
+		return fmt.Errorf("the label %s is given twice", key)
+	}
+	labels[key] = value
+	return nil
 }
 
 // SelectorOf writes labels as a selector. The same labels give the same text.
