@@ -7,7 +7,8 @@ import (
 
 // Labelled is what of a cluster has some labels.
 type Labelled struct {
-	// Nodes have all of the labels, by name. A Node that fenced has deleted has those of its open run.
+	// Nodes have all of the labels, by name. A Node that fenced or another remediator has deleted has those that it had
+	// when its open run, or its request, began.
 	Nodes []string
 	// Runs are the open runs on these Nodes, by Node.
 	Runs map[string]string
@@ -34,6 +35,11 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 			all[r.Target.Node] = r.NodeLabels
 		} else {
 			unlabelled[SubjectOf(r.Target)] = true
+		}
+	}
+	for _, p := range c.Runs.repairs {
+		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
+			all[p.Target.Node] = p.NodeLabels
 		}
 	}
 	for m := range c.Objects.ledger.Machines() {
