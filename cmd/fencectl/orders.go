@@ -237,7 +237,7 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
 	if v.forHelp != "" {
 		daysVar(cmd.Flags(), &f.length, "for", v.forHelp+", like 2d or 4h")
-		cmd.Flags().StringVar(&f.until, "until", "", "the same, at this time, like 18:00 or 2026-01-31T18:00:00Z")
+		cmd.Flags().StringVar(&f.until, "until", "", strings.Replace(v.forHelp, "after", "at", 1)+", like 18:00 or 2026-01-31T18:00:00Z")
 	}
 	if v.asIs {
 		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Waiting or Held run and leave the host in its present state (admin)")
