@@ -88,7 +88,7 @@ func TestAnswerAboutARackIsComplete(t *testing.T) {
 	out.Until = time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC)
 	out.Unlabelled, out.OldView, out.Unsaved = []string{"ns/m-9"}, "the view is 5m0s old", "1 of 2 Nodes are held by this daemon alone"
 	assert.Equal(t, "Nodes with rack=r7: 1 would be held until 2026-01-31T18:00:00Z; 1 stay as they were"+
-		"; not among them: 1 Machines without a Node, which has the labels: hold or release those by name"+
+		"; 1 Machines without a Node are not among them, because nobody knows their labels: hold those by name"+
 		"; Nodes that have joined since may be missing: the view is 5m0s old; 1 of 2 Nodes are held by this daemon alone",
 		holdMessage(wire.Order{DryRun: true}, out))
 }

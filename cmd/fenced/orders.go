@@ -254,7 +254,7 @@ func groupMessage(o wire.Order, out order.Outcome, done string) string {
 		text += fmt.Sprintf("; %d stay as they were", others)
 	}
 	if n := len(out.Unlabelled); n > 0 {
-		text += fmt.Sprintf("; not among them: %d Machines without a Node, which has the labels: hold or release those by name", n)
+		text += fmt.Sprintf("; %d Machines without a Node are not among them, because nobody knows their labels: hold those by name", n)
 	}
 	if out.OldView != "" {
 		text += "; Nodes that have joined since may be missing: " + out.OldView

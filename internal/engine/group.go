@@ -34,7 +34,10 @@ func (c *clusterParts) orderGroup(ctx context.Context, o wire.Order, give func(s
 	for i := range out.Nodes {
 		out.Nodes[i].Run = found.Runs[out.Nodes[i].Node]
 	}
-	out.Selector, out.Unlabelled, out.OldView = g.Selector, found.Unlabelled, c.view.Problem()
+	out.Selector, out.OldView = g.Selector, c.view.Problem()
+	if o.Verb == wire.Hold { // a release leaves them as they are in any case
+		out.Unlabelled = found.Unlabelled[:min(len(found.Unlabelled), stop.MaxTogether)]
+	}
 	return out, nil
 }
 

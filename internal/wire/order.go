@@ -123,8 +123,8 @@ type OrderResult struct {
 	Named *Named `json:"named,omitempty"`
 	// Nodes are those of a Group, by name.
 	Nodes []GroupNode `json:"nodes,omitempty"`
-	// Unlabelled are Machines and runs without a Node, whose labels nobody knows. They may belong to the Group, and an
-	// order about it changes nothing for them.
+	// Unlabelled are Machines and runs without a Node, whose labels nobody knows. They may belong to the Group, and it
+	// does not hold them.
 	Unlabelled []string `json:"unlabelled,omitempty"`
 	// Unchanged: there was nothing to change, and nothing was changed.
 	Unchanged bool `json:"unchanged,omitempty"`
