@@ -14,7 +14,7 @@ import (
 // questions are those of an operator who has only the README: where each is answered, and what the section says.
 var questions = []struct{ asked, file, heading, says string }{
 	{"I must reboot a node. Will it be fenced?", "maintenance.md", "one-node", "fencectl hold"},
-	{"A whole rack loses its power on Saturday. What now?", "maintenance.md", "a-rack-or-several-nodes", "--for"},
+	{"A whole rack loses its power on Saturday. What now?", "maintenance.md", "a-rack-or-several-nodes", "--all-in-rack"},
 	{"We upgrade Kubernetes. Must I stop fenced?", "maintenance.md", "an-upgrade-of-kubernetes", "kubeadm"},
 	{"A node is dead. Why is it not fenced?", "troubleshooting.md", "a-dead-node-is-not-fenced", "fencectl explain"},
 	{"How do I stop everything, now?", "stop-and-override.md", "what-every-stop-guarantees", "fencectl pause"},

@@ -70,7 +70,7 @@ func TestEveryVerbHasTwoExamples(t *testing.T) {
 			walk(verb)
 		}
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-		if cmd.HasSubCommands() || strings.HasPrefix(path, "completion") || path == "help" {
+		if cmd.HasSubCommands() || strings.HasPrefix(path, "completion") || path == "help" || cmd.Hidden {
 			return
 		}
 		seen++
@@ -91,7 +91,10 @@ func TestEveryVerbHasTwoExamples(t *testing.T) {
 			if flags.Lookup("reason") != nil {
 				assert.True(t, flags.Changed("reason"), "%s: an order needs a reason", line)
 			}
-			flags.VisitAll(func(f *pflag.Flag) { f.Changed = false })
+			flags.Visit(func(f *pflag.Flag) {
+				_ = f.Value.Set(f.DefValue) // a duration has no text for none
+				f.Changed = false
+			})
 		}
 	}
 	walk(root)
@@ -146,6 +149,23 @@ func TestParseDays(t *testing.T) {
 	}
 	for _, text := range []string{"", "d", "2", "2dd", "-2d", "1.5d", "2d-1h", "99999999999d", "soon", "2 d"} {
 		_, err := parseDays(text)
+		assert.Error(t, err, text)
+	}
+}
+
+// A time of the day is the next one, by the clock here; what is over is refused.
+func TestUntil(t *testing.T) {
+	now := time.Date(2026, 1, 31, 17, 30, 0, 0, time.FixedZone("here", 3600))
+	for text, want := range map[string]time.Duration{
+		"18:00": 30 * time.Minute, "17:30": 24 * time.Hour, "09:15": 15*time.Hour + 45*time.Minute,
+		"2026-01-31T18:00:00Z": 90 * time.Minute, "2026-02-01T17:30:00+01:00": 24 * time.Hour,
+	} {
+		got, err := parseUntil(text, now)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "2h", "25:00", "2026-01-31", "2026-01-31T16:30:00Z"} {
+		_, err := parseUntil(text, now)
 		assert.Error(t, err, text)
 	}
 }

@@ -20,9 +20,10 @@ import (
 // waits for the run.
 type orderVerb struct {
 	verb wire.Verb
+	was  string // another name of it, which scripts use
 	arg  string // NODE or RUN; "" = it is about a cluster, or all
-	// machine: --machine may stand in place of NODE.
-	machine bool
+	// machine: --machine may stand in place of NODE; group: so may labels.
+	machine, group bool
 	// command has Use, Short and Long.
 	command *cobra.Command
 	forHelp string // help of --for; "" = the verb has no end of its own
@@ -34,31 +35,48 @@ type orderVerb struct {
 // fence.go and bmc.go.
 func orderVerbs() []orderVerb {
 	return []orderVerb{
-		{verb: wire.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
-			Use: "hold NODE|RUN|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
+		{verb: wire.Hold, arg: "NODE", machine: true, group: true, forHelp: "end by itself after this time", command: &cobra.Command{
+			Use: "hold NODE|RUN|--machine NAMESPACE/NAME|GROUP --reason WHY [--for 4h|--until 18:00]",
 			Example: lines(
 				`fencectl hold worker-3 --reason "firmware update" --for 4h`,
 				`fencectl hold worker-3 --reason "on loan to the lab" --for 2d`,
+				`fencectl hold --all-in-rack r7 --reason "power feed replaced" --until 18:00`,
+				`fencectl hold --selector pool=storage,team=infra --reason "disk shelves" --for 2h --dry-run`,
 			),
-			Short: "prevent one node from being fenced",
+			Short: "prevent one node, or those of a rack or a zone, from being fenced",
 			Long: `Prevent one node from being fenced, by checks and by people, until fencectl release
-or for the time of --for. If a run on the node has not isolated its Node yet, it
-powers the host on again and ends Aborted. If the Node is isolated already, the run
-completes, so that no host stays off.
+or for the time of --for or --until. If a run on the node has not isolated its Node
+yet, it powers the host on again and ends Aborted. If the Node is isolated already,
+the run completes, so that no host stays off.
 
 The hold takes effect at once. If fenced cannot save it, the answer says so, and
-fenced tries again. A new hold never shortens an existing one; release that first.`,
+fenced tries again. A new hold never shortens an existing one; release that first.
+
+GROUP is one of --selector KEY=VALUE,..., --zone ZONE and --all-in-rack RACK. The order
+then holds each Node that has the labels now, also one that fenced has deleted, with one
+end for all. A Node that gets the labels or joins later is not held: give the order
+again. A Machine without a Node has no labels; hold it by its name. The answer lists
+every Node; --dry-run lists them and changes nothing. If no Node has the labels, the
+order is refused.`,
 		}},
-		{verb: wire.Release, arg: "NODE", machine: true, command: &cobra.Command{
-			Use: "release NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
+		{verb: wire.Release, arg: "NODE", machine: true, group: true, command: &cobra.Command{
+			SuggestFor: []string{"unhold"},
+			Use:        "release NODE|RUN|--machine NAMESPACE/NAME|GROUP --reason WHY",
 			Example: lines(
 				`fencectl release worker-3 --reason "firmware updated"`,
 				`fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`,
+				`fencectl release --all-in-rack r7 --reason "power feed replaced"`,
 			),
 			Short: "end a node's hold, or its quarantine",
 			Long: `End the hold of a node, or the quarantine of a host that was fenced too often; its
 earlier runs no longer count. To end the freeze of a BMC that reported a false Off,
-use fencectl bmc release.`,
+use fencectl bmc unfreeze.
+
+GROUP is one of --selector KEY=VALUE,..., --zone ZONE and --all-in-rack RACK. The order
+then ends the holds that fencectl hold began with the same labels, also those of Nodes
+that have other labels by now. A Node that somebody held by its name, or with other
+labels, stays held, and one in quarantine stays there: the answer says which, and why.
+--dry-run lists them and changes nothing.`,
 		}},
 		{verb: wire.Unfence, arg: "NODE", machine: true, goal: &goal{unfence: true}, command: &cobra.Command{
 			Use: "unfence NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
@@ -113,7 +131,7 @@ With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if
 gate aborted it, and 6 after --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: wire.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
-			Use: "pause --reason WHY [--for 2h] [--cluster NAME]",
+			Use: "pause --reason WHY [--for 2h|--until 18:00] [--cluster NAME]",
 			Example: lines(
 				`fencectl pause --reason "switch upgrade" --for 2h`,
 				`fencectl pause --cluster prod --reason "storage outage"`,
@@ -129,7 +147,8 @@ fenced tries again. A new pause never shortens an existing one. If this socket d
 not work, use systemctl start fenced-pause.`,
 		}},
 		{verb: wire.Resume, command: &cobra.Command{
-			Use: "resume --reason WHY [--cluster NAME]",
+			SuggestFor: []string{"unpause"},
+			Use:        "resume --reason WHY [--cluster NAME]",
 			Example: lines(
 				`fencectl resume --reason "switches upgraded"`,
 				`fencectl resume --cluster prod --reason "storage is back"`,
@@ -140,7 +159,8 @@ nothing changes. If the file of control.pauseFile exists, fenced stays paused un
 it is removed: run systemctl start fenced-resume.`,
 		}},
 		{verb: wire.Disarm, command: &cobra.Command{
-			Use: "disarm --reason WHY [--cluster NAME]",
+			SuggestFor: []string{"unarm"},
+			Use:        "disarm --reason WHY [--cluster NAME]",
 			Example: lines(
 				`fencectl disarm --reason "test failed"`,
 				`fencectl disarm --cluster prod --reason "migration"`,
@@ -153,8 +173,8 @@ admin; fencectl abort RUN ends one.
 In mode evaluate or respond disarm stops nothing and is refused (exit 3). To stop
 fencing there, use fencectl pause, or write mode: observe and restart fenced.`,
 		}},
-		{verb: wire.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
-			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
+		{verb: wire.UnfreezeBMC, was: "release", arg: "NODE", machine: true, command: &cobra.Command{
+			Use:   "unfreeze NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "unfreeze a host whose BMC reported Off while it was on (admin)",
 			Long: `Unfreeze a host whose BMC reported Off while the host was running. When the last
 such host of a model and firmware is unfrozen, all hosts of that model and firmware
@@ -163,7 +183,7 @@ are. Repair the BMC first: after a false Off, two machines can write to one disk
 	}
 }
 
-// addOrderVerbs makes a command of each row: bmc/release below bmc.
+// addOrderVerbs makes a command of each row: bmc/unfreeze below bmc. Help does not show the other name of a verb.
 func addOrderVerbs(c *cli, root *cobra.Command) {
 	for _, v := range orderVerbs() {
 		parent := root
@@ -174,7 +194,13 @@ func addOrderVerbs(c *cli, root *cobra.Command) {
 				}
 			}
 		}
+		other := *v.command
 		parent.AddCommand(v.make(c))
+		if v.was != "" {
+			other.Use, other.Hidden = strings.Replace(other.Use, other.Name(), v.was, 1), true
+			v.command = &other
+			parent.AddCommand(v.make(c))
+		}
 	}
 }
 
@@ -182,10 +208,12 @@ func addOrderVerbs(c *cli, root *cobra.Command) {
 type orderFlags struct {
 	waitFlags
 	about
+	group  groupFlags
 	reason string
 	asIs   bool
 	yes    bool
 	length time.Duration
+	until  string
 }
 
 func (v orderVerb) make(c *cli) *cobra.Command {
@@ -196,10 +224,20 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 		f.about.flags(cmd)
 		cmd.Args = f.args
 	}
+	if v.group {
+		f.group.flags(cmd)
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if f.group.used(cmd) {
+				return f.group.args(cmd, args)
+			}
+			return f.args(cmd, args)
+		}
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.run(cmd, c, args, f) }
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
 	if v.forHelp != "" {
 		daysVar(cmd.Flags(), &f.length, "for", v.forHelp+", like 2d or 4h")
+		cmd.Flags().StringVar(&f.until, "until", "", strings.Replace(v.forHelp, "after", "at", 1)+", like 18:00 or 2026-01-31T18:00:00Z")
 	}
 	if v.asIs {
 		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Waiting or Held run and leave the host in its present state (admin)")
@@ -213,7 +251,12 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 
 func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) error {
 	shown := args
-	if f.machine != "" {
+	switch {
+	case f.group.IsGiven():
+		shown = []string{f.group.typed()}
+	case f.group.dryRun:
+		return usageError(errors.New("--dry-run is for --selector, --zone or --all-in-rack"), cmd.CommandPath()+" --zone ZONE --dry-run")
+	case f.machine != "":
 		shown = []string{f.typed(args)}
 	}
 	line := strings.Join(append([]string{cmd.CommandPath()}, shown...), " ") + inCluster(c.cluster)
@@ -223,14 +266,26 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	if err := checkFor(f.length, cmd.Flags().Changed("for"), line); err != nil {
 		return err
 	}
+	if cmd.Flags().Changed("until") {
+		length, err := parseUntil(f.until, time.Now())
+		if err == nil && f.length > 0 {
+			err = errors.New("--for and --until both say when it ends")
+		}
+		if err != nil {
+			return usageError(err, line+" --until 18:00")
+		}
+		f.length = length
+	}
 	if err := f.validate(); err != nil {
 		return err
 	}
 	o := wire.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, Yes: f.yes, For: wire.Span(f.length)}
-	switch v.arg {
-	case "NODE":
+	switch {
+	case f.group.IsGiven():
+		o.Group, o.DryRun = f.group.Group, f.group.dryRun
+	case v.arg == "NODE":
 		o = f.of(o, args)
-	case "RUN": // or what it is on, which the daemon finds
+	case v.arg == "RUN": // or what it is on, which the daemon finds
 		if o = f.of(o, args); o.Machine == "" {
 			o.Node, o.Run = "", o.Node
 		}

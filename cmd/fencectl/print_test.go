@@ -211,7 +211,7 @@ func TestOutputIsHarmless(t *testing.T) {
 			"fence n-1 --reason x --yes", "fence n-1 --reason x --dry-run", "fence n-1 --reason x --yes --wait", "unfence n-1 --reason x --wait",
 			"hold n-1 --reason x", "release n-1 --reason x", "abort r-1 --reason x --wait", "retry r-1 --reason x",
 			"confirm-off n-1 --reason x --yes", "confirm-off n-1 --reason x --dry-run",
-			"bmc list", "bmc test n-1", "bmc audit", "bmc audit n-1", "bmc enroll n-1 --reason x --yes", "bmc release n-1 --reason x",
+			"bmc list", "bmc test n-1", "bmc audit", "bmc audit n-1", "bmc enroll n-1 --reason x --yes", "bmc unfreeze n-1 --reason x",
 			"pause --reason x", "resume --reason x", "arm --reason x --yes", "disarm --reason x", "simulate --objects " + objects,
 			"export " + filepath.Join(t.TempDir(), "no", "dir"), "hold EVIL --reason x", "hold n-1 --reason EVIL", "EVIL", "status EVIL", "status --EVIL",
 		} {

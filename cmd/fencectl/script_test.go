@@ -229,6 +229,9 @@ func (d *scripted) Do(_ context.Context, o wire.Order) (wire.OrderResult, error)
 	if o.For != 0 {
 		fmt.Fprintf(d.orders, " for=%s", time.Duration(o.For))
 	}
+	if o.Group.IsGiven() {
+		fmt.Fprintf(d.orders, " selector=%s zone=%s rack=%s", o.Selector, o.Zone, o.Rack)
+	}
 	if o.Typed != "" {
 		fmt.Fprintf(d.orders, " typed=%s", o.Typed)
 	}

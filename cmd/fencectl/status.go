@@ -196,11 +196,24 @@ func (c *cli) targetTable(st wire.Status, now time.Time) *table {
 	return t
 }
 
-// holdTable is the Nodes that are not fenced for now.
+// holdTable is the Nodes that are not fenced for now. Those that one order about labels holds are one row, but with -o wide.
 func (c *cli) holdTable(st wire.Status, now time.Time) *table {
 	t := newTable("CLUSTER", "NODE", "BY", c.head("FOR", "SINCE"), c.head("LEFT", "UNTIL"), "REASON")
 	for _, k := range st.Clusters {
+		together := map[wire.HoldStatus]int{} // by all but the name
 		for _, h := range k.Holds {
+			h.Node, h.Machine = "", ""
+			together[h]++
+		}
+		for _, h := range k.Holds {
+			order := h
+			order.Node, order.Machine = "", ""
+			if n := together[order]; h.Selector != "" && c.output != "wide" && n != 1 {
+				if together[order] = 0; n == 0 {
+					continue // the row is there
+				}
+				h.Node, h.Machine = fmt.Sprintf("%d with %s", n, h.Selector), ""
+			}
 			left, by := "-", cell{text: h.By}
 			if !h.Until.IsZero() {
 				left = c.left(h.Until, now)

@@ -81,8 +81,10 @@ func (c *cli) printResult(r wire.OrderResult) error {
 	if !strings.Contains(line, r.Run) {
 		line += " (run " + r.Run + ")"
 	}
-	_, err := fmt.Fprintln(c.out, escapeControl(line))
-	return err
+	if _, err := fmt.Fprintln(c.out, escapeControl(line)); err != nil || len(r.Nodes) == 0 {
+		return err
+	}
+	return c.groupTable(r, time.Now()).write(c.out, c.painter(c.out), "")
 }
 
 func (c *cli) printEnd(r wire.RunRecord) error {

@@ -67,6 +67,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 			Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace,
 			RequestNamespaces: c.RequestNamespaces, ManagementApart: c.Management.Kubeconfig != "",
 		},
+		RackKey:               g.RackKey,
 		ControlPlaneIsolation: controlPlaneIsolation(cfg.ControlPlaneIsolation),
 	})}, nil
 }

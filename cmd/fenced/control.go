@@ -79,7 +79,7 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 
 // holdStatus is one hold. One of a Machine has its "namespace/name" as its name.
 func holdStatus(h state.Hold) wire.HoldStatus {
-	out := wire.HoldStatus{Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine}
+	out := wire.HoldStatus{Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine, Selector: h.Selector}
 	if strings.Contains(h.Node, "/") {
 		out.Node, out.Machine = "", h.Node
 	}

@@ -67,14 +67,30 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		reason.Hold: "fencectl release n-1 --cluster c --reason WHY", reason.NotEnrolled: "fencectl bmc enroll n-1 --cluster c --reason WHY",
 		reason.Contested: "hand the check over, or let the other remediator finish", reason.NoHost: "an entry in hosts.d", reason.PowerOwner: "Beside Metal3",
 		reason.NoSuchNode: "kubectl get nodes", reason.NoSuchMachine: "kubectl get machines -A",
-		reason.Frozen: "fencectl bmc release n-1 --cluster c --reason WHY", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
+		reason.Frozen: "fencectl bmc unfreeze n-1 --cluster c --reason WHY", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
 	} {
 		assert.Contains(t, refusalHint(wire.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}
 	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
+	rack := wire.Order{Verb: wire.Hold, Cluster: "c", Group: wire.Group{Rack: "r7"}}
+	assert.Contains(t, refusalHint(rack, reason.NoSuchNode), "kubectl get nodes --show-labels")
+	assert.Contains(t, refusalHint(rack, reason.NotSynced), "fencectl pause --cluster c --reason WHY")
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(wire.Order{}, plain))
+}
+
+// The answer to an order about labels says what it changed, what it did not, and what it could not know.
+func TestAnswerAboutARackIsComplete(t *testing.T) {
+	out := order.Outcome{Selector: "rack=r7", Nodes: []wire.GroupNode{{Node: "n-1", Changed: true, Held: true}, {Node: "n-2", Held: true}}}
+	assert.Equal(t, "Nodes with rack=r7: 1 held until they are released; 1 stay as they were", holdMessage(wire.Order{}, out))
+	assert.Equal(t, "Nodes with rack=r7: 1 released; 1 stay as they were", releaseMessage(wire.Order{}, out))
+	out.Until = time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC)
+	out.Unlabelled, out.OldView, out.Unsaved = []string{"ns/m-9"}, "the view is 5m0s old", "1 of 2 Nodes are held by this daemon alone"
+	assert.Equal(t, "Nodes with rack=r7: 1 would be held until 2026-01-31T18:00:00Z; 1 stay as they were"+
+		"; 1 Machines without a Node are not among them, because nobody knows their labels: hold those by name"+
+		"; Nodes that have joined since may be missing: the view is 5m0s old; 1 of 2 Nodes are held by this daemon alone",
+		holdMessage(wire.Order{DryRun: true}, out))
 }
 
 // A limit that forbids remediation says which it is; one that allows it says nothing.

@@ -74,7 +74,7 @@ func (d *fenced) listen() (err error) {
 func twoPersons(c config.Config) []wire.Verb {
 	var verbs []wire.Verb
 	for _, word := range c.Control.TwoPersons {
-		verbs = append(verbs, wire.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
+		verbs = append(verbs, wire.VerbNamed(strings.Replace(word, "bmc-", "bmc/", 1)))
 	}
 	return verbs
 }

@@ -33,18 +33,18 @@ type orderRow struct {
 
 // orders is the table. bmc/enroll, which answers with what it stored, is in hosts.go.
 var orders = map[wire.Verb]orderRow{
-	wire.Fence:      {byEngine((*engine.Engine).Fence), fenceMessage, fenceEffect},
-	wire.Unfence:    {byEngine((*engine.Engine).Unfence), unfenceMessage, nil},
-	wire.Abort:      {byEngine((*engine.Engine).Abort), abortMessage, nil},
-	wire.Retry:      {byEngine((*engine.Engine).Retry), retryMessage, nil},
-	wire.ConfirmOff: {control.confirmOff, confirmMessage, confirmEffect},
-	wire.Hold:       {byEngine((*engine.Engine).Hold), holdMessage, nil},
-	wire.Release:    {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
-	wire.Pause:      {byEngine((*engine.Engine).Pause), pauseMessage, nil},
-	wire.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
-	wire.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
-	wire.Disarm:     {arming(engine.Arming.Disarm), disarmMessage, nil},
-	wire.ReleaseBMC: {control.unfreeze, unfreezeMessage, nil},
+	wire.Fence:       {byEngine((*engine.Engine).Fence), fenceMessage, fenceEffect},
+	wire.Unfence:     {byEngine((*engine.Engine).Unfence), unfenceMessage, nil},
+	wire.Abort:       {byEngine((*engine.Engine).Abort), abortMessage, nil},
+	wire.Retry:       {byEngine((*engine.Engine).Retry), retryMessage, nil},
+	wire.ConfirmOff:  {control.confirmOff, confirmMessage, confirmEffect},
+	wire.Hold:        {byEngine((*engine.Engine).Hold), holdMessage, nil},
+	wire.Release:     {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
+	wire.Pause:       {byEngine((*engine.Engine).Pause), pauseMessage, nil},
+	wire.Resume:      {byEngine((*engine.Engine).Resume), resumeMessage, nil},
+	wire.Arm:         {arming(engine.Arming.Arm), armMessage, armEffect},
+	wire.Disarm:      {arming(engine.Arming.Disarm), disarmMessage, nil},
+	wire.UnfreezeBMC: {control.unfreeze, unfreezeMessage, nil},
 }
 
 func byEngine(give func(*engine.Engine, context.Context, wire.Order) (order.Outcome, error)) giveOrder {
@@ -97,7 +97,7 @@ func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 	}
 	res := wire.OrderResult{
 		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: out.Target,
-		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "",
+		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "", Nodes: out.Nodes, Unlabelled: out.Unlabelled,
 	}
 	if row.effect != nil && out.Unchanged == "" {
 		res.Effect = row.effect(o)
@@ -209,6 +209,8 @@ func stopMessage(what string, out order.Outcome) string {
 // releaseMessage says which of the two was released: a hold and a quarantine end apart.
 func releaseMessage(o wire.Order, out order.Outcome) string {
 	switch {
+	case out.Selector != "":
+		return groupMessage(o, out, "released")
 	case out.Quarantine:
 		return o.Of() + " is released from quarantine"
 	case out.Still != "":
@@ -218,6 +220,13 @@ func releaseMessage(o wire.Order, out order.Outcome) string {
 }
 
 func holdMessage(o wire.Order, out order.Outcome) string {
+	if out.Selector != "" {
+		done := "held until they are released"
+		if !out.Until.IsZero() {
+			done = "held until " + out.Until.Format(time.RFC3339)
+		}
+		return groupMessage(o, out, done)
+	}
 	text := o.Of() + " is " + stopMessage("held", out)
 	if out.Unseen {
 		kind := "Node"
@@ -225,6 +234,33 @@ func holdMessage(o wire.Order, out order.Outcome) string {
 			kind = "Machine"
 		}
 		text += "; fenced sees no " + kind + " of this name now, and the hold applies as soon as it does"
+	}
+	return text
+}
+
+// groupMessage says what an order about labels did, and what it could not know. done is true of the Nodes that it changed.
+func groupMessage(o wire.Order, out order.Outcome, done string) string {
+	changed := 0
+	for _, n := range out.Nodes {
+		if n.Changed {
+			changed++
+		}
+	}
+	if o.DryRun {
+		done = "would be " + done
+	}
+	text := fmt.Sprintf("Nodes with %s: %d %s", out.Selector, changed, done)
+	if others := len(out.Nodes) - changed; others > 0 {
+		text += fmt.Sprintf("; %d stay as they were", others)
+	}
+	if n := len(out.Unlabelled); n > 0 {
+		text += fmt.Sprintf("; %d Machines without a Node are not among them, because nobody knows their labels: hold those by name", n)
+	}
+	if out.OldView != "" {
+		text += "; Nodes that have joined since may be missing: " + out.OldView
+	}
+	if out.Unsaved != "" {
+		text += "; " + out.Unsaved
 	}
 	return text
 }
@@ -270,7 +306,7 @@ func (c control) lastHealthCheck(ctx context.Context, o wire.Order) (evidence []
 // unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
 func unfreezeMessage(o wire.Order, out order.Outcome) string {
 	if out.Still != "" {
-		return o.Of() + " is released, but stays frozen for another reason: " + out.Still
+		return o.Of() + " stays frozen for another reason, although one freeze has ended: " + out.Still
 	}
 	return o.Of() + " may be powered off again"
 }
@@ -361,7 +397,14 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		ofCluster = " --cluster " + o.Cluster
 	}
 	switch code {
+	case reason.NotSynced:
+		if o.Group.IsGiven() { // a name needs no view
+			return "hold the Nodes by name, or stop all fencing meanwhile: " + withReason("fencectl pause"+ofCluster)
+		}
 	case reason.NoSuchNode:
+		if o.Group.IsGiven() {
+			return "kubectl get nodes --show-labels lists the labels of each"
+		}
 		return "kubectl get nodes lists the names; fencectl bmc list" + ofCluster + " lists those with a BMC, fencectl status the clusters"
 	case reason.NoSuchMachine:
 		return "kubectl get machines -A lists the names, which are NAMESPACE/NAME here; fencectl status lists the clusters"
@@ -408,7 +451,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.PowerOwner:
 		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + commandOn(o, "explain") + " shows the field"
 	case reason.Frozen, reason.ClassFrozen:
-		return "repair the BMC, then run " + withReason(commandOn(o, "bmc release"))
+		return "repair the BMC, then run " + withReason(commandOn(o, "bmc unfreeze"))
 	}
 	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
 		return commandOn(o, "bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(commandOn(o, "confirm-off"))

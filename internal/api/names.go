@@ -45,6 +45,14 @@ func CheckMachine(machine string) error {
 	return badName(machine, "Machine", "write NAMESPACE/NAME, as kubectl get machines -A lists them")
 }
 
+// CheckGroup refuses, with a *Error, what cannot be the labels of Nodes.
+func CheckGroup(g wire.Group) error {
+	if _, err := g.Labels("zone", "rack"); err != nil { // the daemon knows the keys; here any will do
+		return BadRequest(err.Error(), "name the Nodes by one of selector (KEY=VALUE,...), zone and rack; kubectl get nodes --show-labels lists the labels")
+	}
+	return nil
+}
+
 // machineInPath returns the Machine in the path of a request, or an empty string.
 func machineInPath(r *http.Request) string {
 	if r.PathValue("machine") == "" {

@@ -165,6 +165,7 @@ type orderKey struct {
 	cluster, of, run   string
 	offOnly, asIs, yes bool
 	length             wire.Span
+	group              wire.Group
 }
 
 type firstOrder struct {
@@ -196,7 +197,7 @@ func (s *twoPersonRule) check(o wire.Order, p Peer, now time.Time) (both wire.Or
 			fmt.Sprintf("%s needs two persons, and fenced cannot tell which person %s is: %s", o.Verb, o.Actor, why),
 			"log in under your own name, then give the order as yourself or with sudo; /proc/self/loginuid must hold your uid")
 	}
-	key := orderKey{o.Verb, o.Cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For}
+	key := orderKey{o.Verb, o.Cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For, o.Group}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, f := range s.waiting {

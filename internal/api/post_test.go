@@ -63,6 +63,29 @@ func TestSecondPerson(t *testing.T) {
 	must.Do(word(root, nil))(t)
 }
 
+// TestSecondPersonReleasesTheSameRack: who releases one rack is no second person for another one.
+func TestSecondPersonReleasesTheSameRack(t *testing.T) {
+	s, now := secondOf(wire.Release), time.Now()
+	give := func(p Peer, g wire.Group) error {
+		_, _, err := s.check(wire.Order{Verb: wire.Release, Cluster: "prod", Group: g, Actor: p.Actor()}, p, now)
+		return err
+	}
+	require.Error(t, give(admin, wire.Group{Rack: "r7"}))
+	require.Error(t, give(oper, wire.Group{Rack: "r8"}))
+	require.Error(t, give(oper, wire.Group{Zone: "r7"}))
+	require.NoError(t, give(oper, wire.Group{Rack: "r7"}))
+}
+
+// TestOrderAboutLabels: the client sends it where no Node is named.
+func TestOrderAboutLabels(t *testing.T) {
+	d := &fake{result: wire.OrderResult{Message: "done"}}
+	want := wire.Order{Verb: wire.Hold, Cluster: "prod", Reason: "test", Group: wire.Group{Selector: "a/b=c,d=e"}, DryRun: true}
+	must.Do(New(serve(t, d, Roles{})).Do(t.Context(), want))(t)
+	require.Len(t, d.orders, 1)
+	got := d.orders[0]
+	assert.Equal(t, want, wire.Order{Verb: got.Verb, Cluster: got.Cluster, Reason: got.Reason, Group: got.Group, DryRun: got.DryRun})
+}
+
 // TestSecondPersonIsNotAskedFor what is not configured, and what only looks.
 func TestSecondPersonIsNotAskedFor(t *testing.T) {
 	s := secondOf(wire.ConfirmOff)

@@ -78,12 +78,16 @@ func TestEveryRouteNeedsItsRole(t *testing.T) {
 		{"POST", "/v1/nodes/n-1/bmc/audit", "", wire.Operator},
 		{"POST", "/v1/nodes/n-1/bmc/enroll", ok, wire.Admin},
 		{"POST", "/v1/nodes/n-1/bmc/enroll", `{"reason":"test","dryRun":true}`, wire.Admin},
-		{"POST", "/v1/nodes/n-1/bmc/release", ok, wire.Admin},
+		{"POST", "/v1/nodes/n-1/bmc/unfreeze", ok, wire.Admin},
+		{"POST", "/v1/nodes/n-1/bmc/release", ok, wire.Admin}, // its other name
 		{"POST", "/v1/pause", ok, wire.Operator},
 		{"POST", "/v1/resume", ok, wire.Operator},
 		{"POST", "/v1/nodes/n-1/hold", ok, wire.Operator},
 		{"POST", "/v1/nodes/n-1/hold", `{"reason":"test","for":"4h"}`, wire.Operator},
 		{"POST", "/v1/nodes/n-1/release", ok, wire.Operator},
+		{"POST", "/v1/hold", `{"reason":"test","zone":"a"}`, wire.Operator},
+		{"POST", "/v1/hold", `{"reason":"test","selector":"a=b","dryRun":true}`, wire.Operator},
+		{"POST", "/v1/release", `{"reason":"test","rack":"r7"}`, wire.Operator},
 		{"POST", "/v1/runs/r-1/abort", ok, wire.Operator},
 		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true}`, wire.Admin},
 		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true,"yes":true}`, wire.Admin},
@@ -146,7 +150,7 @@ func TestOrderCarriesRouteAndPeer(t *testing.T) {
 func TestOrderAboutAMachine(t *testing.T) {
 	d := &fake{result: wire.OrderResult{Message: "done"}}
 	c := New(serve(t, d, Roles{}))
-	for _, v := range []wire.Verb{wire.Fence, wire.Unfence, wire.Hold, wire.Release, wire.EnrollBMC, wire.ReleaseBMC} {
+	for _, v := range []wire.Verb{wire.Fence, wire.Unfence, wire.Hold, wire.Release, wire.EnrollBMC, wire.UnfreezeBMC} {
 		d.orders = nil
 		_, err := c.Do(t.Context(), wire.Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.NoError(t, err, v)
@@ -198,8 +202,18 @@ func TestBadRequests(t *testing.T) {
 		{"hold for less than no time", "POST", "/v1/nodes/n/hold", `{"reason":"a","for":"-1h"}`, 400, "no time to wait"},
 		{"hold for a number", "POST", "/v1/nodes/n/hold", `{"reason":"a","for":3600}`, 400, "read the order"},
 		{"hold for ages", "POST", "/v1/nodes/n/hold", `{"reason":"a","for":"9000h"}`, 400, "longer than"},
+		{"dry run of a hold", "POST", "/v1/nodes/n/hold", `{"reason":"a","dryRun":true}`, 400, "takes no dryRun"},
+		{"hold of nothing", "POST", "/v1/hold", `{"reason":"a"}`, 400, "0 are given"},
+		{"hold of two things", "POST", "/v1/hold", `{"reason":"a","zone":"a","rack":"b"}`, 400, "2 are given"},
+		{"hold of a Node and its zone", "POST", "/v1/nodes/n/hold", `{"reason":"a","zone":"a"}`, 400, "takes no selector, zone or rack"},
+		{"hold of a selector that is a set", "POST", "/v1/hold", `{"reason":"a","selector":"a in (b)"}`, 400, "is not KEY=VALUE"},
+		{"hold of a variable that is not set", "POST", "/v1/hold", `{"reason":"a","selector":"rack="}`, 400, "is not KEY=VALUE"},
+		{"hold of a label twice", "POST", "/v1/hold", `{"reason":"a","selector":"a=b,a=c"}`, 400, "is given twice"},
+		{"hold of a terminal escape", "POST", "/v1/hold", `{"reason":"a","zone":"a\u001b[2J"}`, 400, "is not KEY=VALUE"},
+		{"fence of a zone", "POST", "/v1/nodes/n/fence", `{"reason":"a","zone":"a"}`, 400, "takes no selector, zone or rack"},
+		{"pause of a zone", "POST", "/v1/pause", `{"reason":"a","zone":"a"}`, 400, "takes no selector, zone or rack"},
 		{"dry run of a test", "POST", "/v1/nodes/n/bmc/test", `{"dryRun":true}`, 400, "a reason only"},
-		{"dry run of a release", "POST", "/v1/nodes/n/bmc/release", `{"reason":"a","dryRun":true}`, 400, "takes no "},
+		{"dry run of an unfreeze", "POST", "/v1/nodes/n/bmc/unfreeze", `{"reason":"a","dryRun":true}`, 400, "takes no "},
 		{"off-only enrolment", "POST", "/v1/nodes/n/bmc/enroll", `{"reason":"a","offOnly":true}`, 400, "takes no "},
 		{"enrolment without a reason", "POST", "/v1/nodes/n/bmc/enroll", `{"dryRun":true}`, 400, "an order needs a reason"},
 		{"terminal escape in a test's reason", "POST", "/v1/nodes/n/bmc/test", `{"reason":"a\u001b[2Jb"}`, 400, "control characters"},

@@ -38,9 +38,19 @@ func needs(o wire.Order) wire.Role {
 
 // patterns are the routes of a verb.
 func patterns(r wire.VerbRow) []string {
-	list := []string{string(r.Of) + string(r.Name)}
+	objects := []wire.Object{r.Of}
 	if r.Machine {
-		list = append(list, string(wire.OfMachine)+string(r.Name))
+		objects = append(objects, wire.OfMachine)
+	}
+	if r.Group {
+		objects = append(objects, wire.OfCluster)
+	}
+	var list []string
+	for _, of := range objects {
+		list = append(list, string(of)+string(r.Name))
+		if r.Was != "" {
+			list = append(list, string(of)+string(r.Was))
+		}
 	}
 	return list
 }
@@ -49,8 +59,11 @@ func patterns(r wire.VerbRow) []string {
 // goes where there is no route.
 func pathOf(o wire.Order) string {
 	of := o.Verb.Row().Of
-	if o.Machine != "" {
+	switch {
+	case o.Machine != "":
 		of = wire.OfMachine
+	case o.Group.IsGiven():
+		of = wire.OfCluster
 	}
 	namespace, machine, _ := strings.Cut(o.Machine, "/")
 	return strings.NewReplacer("{node}", url.PathEscape(o.Node), "{id}", url.PathEscape(o.Run),
@@ -59,7 +72,16 @@ func pathOf(o wire.Order) string {
 
 // checkBody refuses what an order of its verb cannot say.
 func checkBody(o wire.Order) error {
-	takes := o.Verb.Row().Takes
+	row := o.Verb.Row()
+	takes := row.Takes
+	if row.Group && o.Of() == "" {
+		if err := CheckGroup(o.Group); err != nil {
+			return err
+		}
+		takes = append([]string{"dryRun"}, takes...)
+	} else if o.Group.IsGiven() {
+		return BadRequest(fmt.Sprintf("%s takes no selector, zone or rack", o.Verb), "")
+	}
 	for _, f := range bodyFields {
 		if f.given(o) && !slices.Contains(takes, f.name) {
 			return BadRequest(fmt.Sprintf("%s takes no %s", o.Verb, f.name), "")

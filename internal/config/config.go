@@ -142,7 +142,7 @@ type Control struct {
 	PauseFile string `yaml:"pauseFile" is:"path"`
 	// TwoPersons are the orders that two persons must give. What stops something is none
 	// of them: one person suffices.
-	TwoPersons []string `yaml:"twoPersons" is:"fence|unfence|release|resume|retry|confirm-off|arm|bmc-enroll|bmc-release"`
+	TwoPersons []string `yaml:"twoPersons" is:"fence|unfence|release|resume|retry|confirm-off|arm|bmc-enroll|bmc-unfreeze|bmc-release"`
 }
 
 // Roles lists principals, to be read by ParsePrincipal.
@@ -174,6 +174,7 @@ type Guards struct {
 	DeletionsPerHour           int           `yaml:"deletionsPerHour" is:"notNegative"`
 	DeletionTimeout            time.Duration `yaml:"deletionTimeout" is:"positive"`
 	ZoneKey                    string        `yaml:"zoneKey" is:"labelKey" empty:"no"`
+	RackKey                    string        `yaml:"rackKey" is:"labelKey" empty:"no"`
 	ZoneBreakerPercent         int           `yaml:"zoneBreakerPercent" is:"percent"`
 	ZoneBreakerMin             int           `yaml:"zoneBreakerMin" is:"positive"`
 	MinPowerInterval           time.Duration `yaml:"minPowerInterval" is:"notNegative"`
@@ -283,6 +284,7 @@ func Default() Config {
 			DeletionsPerHour:   30,
 			DeletionTimeout:    30 * time.Minute,
 			ZoneKey:            "topology.kubernetes.io/zone",
+			RackKey:            "topology.kubernetes.io/rack",
 			ZoneBreakerPercent: 55,
 			ZoneBreakerMin:     3,
 			MinPowerInterval:   180 * time.Second,

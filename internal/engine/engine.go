@@ -59,6 +59,8 @@ type ClusterOptions struct {
 	RequestScope []string
 	// Rules are the administrator's settings for all checks.
 	Rules policy.Rules
+	// RackKey is the label that holds the rack of a Node.
+	RackKey string
 	// ControlPlaneIsolation is that of control-plane hosts: one of remediate's; empty: the
 	// default for the kind of cluster.
 	ControlPlaneIsolation remediate.Isolation

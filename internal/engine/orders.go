@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/stop"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -130,7 +131,7 @@ func (e *Engine) checkClusterName(cluster string) error {
 	return err
 }
 
-// Hold prevents fencing of one Node or Machine. It takes effect at once, even if the store does
+// Hold prevents fencing of one Node or Machine, or of all Nodes with some labels. It takes effect at once, even if the store does
 // not answer. The Node or Machine need not exist, but only so many of those can be held. A hold that lasts longer stays. // I23
 func (e *Engine) Hold(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
@@ -138,6 +139,9 @@ func (e *Engine) Hold(ctx context.Context, o wire.Order) (order.Outcome, error) 
 		return order.Outcome{}, err
 	}
 	o.Cluster = c.opt.Name
+	if o.Group.IsGiven() {
+		return c.orderGroup(ctx, o, stop.Group.Hold)
+	}
 	out, err := e.stop.Hold(ctx, o, c.seenNames())
 	if err != nil {
 		return out, err
@@ -172,13 +176,17 @@ func (c *clusterParts) seenNames() func(name string) bool {
 }
 
 // ReleaseHold ends the hold of a Node or, if there is none, its quarantine. It ends only one
-// of them: a person who ends a hold does not end the quarantine unintentionally.
+// of them: a person who ends a hold does not end the quarantine unintentionally. An order about labels ends the holds that
+// orders with the same labels began.
 func (e *Engine) ReleaseHold(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err
 	}
 	o.Cluster = c.opt.Name
+	if o.Group.IsGiven() {
+		return c.orderGroup(ctx, o, stop.Group.Release)
+	}
 	return e.stop.Release(ctx, o)
 }
 

@@ -191,7 +191,7 @@ func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, er
 	released, err := c.hosts.Freezes.release(ctx, c.opt.Lead.Store(), o, t)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
-		c.emit(o.Event("releases " + f.Host))
+		c.emit(o.Event("unfreezes " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of()}

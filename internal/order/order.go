@@ -36,4 +36,11 @@ type Outcome struct {
 	Still string
 	// Unseen: no Node of the held name is seen now.
 	Unseen bool
+	// Selector has the labels of an order about a wire.Group; "" for any other order. Nodes and Unlabelled are as in
+	// wire.OrderResult.
+	Selector   string
+	Nodes      []wire.GroupNode
+	Unlabelled []string
+	// OldView says why the view may lack Nodes with these labels; "" if it is current.
+	OldView string
 }

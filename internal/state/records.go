@@ -21,6 +21,8 @@ type Hold struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until,omitzero"` // zero: until it is released
+	// Selector is KEY=VALUE,... if the order was about all Nodes with these labels; "": it named the Node.
+	Selector string `json:"selector,omitempty"`
 	// Quarantine is true if fenced created the hold. A quarantine does not stop the
 	// orders of people. // I15
 	Quarantine bool `json:"quarantine,omitempty"`

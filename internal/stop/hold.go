@@ -84,19 +84,18 @@ func (s *Stop) Release(ctx context.Context, o wire.Order) (order.Outcome, error)
 	}
 	defer s.saving.Release(1)
 	k, out := key{o.Cluster, o.Of()}, order.Outcome{}
-	unsaved := s.unsaved.get(k)
-	released, err := s.release(ctx, o, k, false)
-	if err == nil && !released && unsaved.by == "" {
+	anybodys := func(stop) bool { return true }
+	released, err := s.release(ctx, o, k, false, anybodys)
+	if err == nil && !released {
 		out.Quarantine = true
-		released, err = s.release(ctx, o, k, true)
+		released, err = s.release(ctx, o, k, true, anybodys)
 	}
 	switch {
 	case err != nil:
 		return order.Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
-	case unsaved.by == "" && !released:
+	case !released:
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds " + o.Of() + ", and it is in no quarantine"}
 	}
-	s.unsaved.drop(k, unsaved)
 	s.clusters.wake(o.Cluster)
 	if out.Quarantine {
 		s.opt.Emit(o.Event("releases it from the quarantine"))
@@ -125,7 +124,7 @@ func (s *Stop) Holds(cluster string) (list []state.Hold) {
 	now := s.EndBy(cluster)
 	for k, v := range s.unsaved.all() {
 		if k.cluster == cluster && k.node != "" && v.active(now) {
-			list = append(list, state.Hold{Cluster: k.cluster, Node: k.node, By: v.by, Reason: v.reason, At: v.at, Until: v.until})
+			list = append(list, state.Hold{Cluster: k.cluster, Node: k.node, By: v.by, Reason: v.reason, At: v.at, Until: v.until, Selector: v.selector})
 		}
 	}
 	for _, h := range s.holds.All() {
@@ -137,11 +136,6 @@ func (s *Stop) Holds(cluster string) (list []state.Hold) {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Key(), b.Key()))
 	})
 	return list
-}
-
-func (s *Stop) emitHoldOver(k key, by string) {
-	s.opt.Emit(k.event(event.Event{Type: event.Ordered, Message: "the hold by " + by + " is over"}))
-	s.clusters.wake(k.cluster)
 }
 
 // Prune deletes the holds that ended before a time: no run that is kept asks for them.
@@ -215,15 +209,27 @@ func (s *Stop) changeHold(ctx context.Context, k key, quarantine bool, change fu
 	return err
 }
 
-// release stores that a person ended a hold or a quarantine. It reports whether that was
-// active.
-func (s *Stop) release(ctx context.Context, o wire.Order, k key, quarantine bool) (released bool, err error) {
+// release ends a hold, saved or not, or a quarantine by order of a person, if that order means it. It reports whether there
+// was one. The caller holds s.saving.
+func (s *Stop) release(ctx context.Context, o wire.Order, k key, quarantine bool, means func(stop) bool) (released bool, err error) {
+	var unsaved stop
+	if !quarantine {
+		unsaved = s.unsaved.get(k)
+	}
+	if unsaved.by != "" && !means(unsaved) {
+		return false, nil // it binds in place of the stored one
+	}
 	err = s.changeHold(ctx, k, quarantine, func(h *state.Hold) bool {
-		released = holdOf(*h).active(s.EndBy(k.cluster))
+		v := holdOf(*h)
+		released = v.active(s.EndBy(k.cluster)) && means(v)
 		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
 		return released
 	})
-	return released, err
+	if err != nil {
+		return false, err
+	}
+	s.unsaved.drop(k, unsaved)
+	return released || unsaved.by != "", nil
 }
 
 // endHolds stores which holds are over, so that none becomes active again when a clock is set
@@ -246,7 +252,8 @@ func (s *Stop) endHolds(ctx context.Context) {
 		})
 		cancel()
 		if err == nil && stored {
-			s.emitHoldOver(k, h.By)
+			s.opt.Emit(k.holdOver(h.By))
+			s.clusters.wake(k.cluster)
 		}
 	}
 }

@@ -184,56 +184,64 @@ func (s *Stop) stored(k key) stop {
 // shortens one that is there. verb is what the person does, and done what is then true of the
 // cluster or Node; both are for messages. // I23
 func (s *Stop) begin(ctx context.Context, k key, o wire.Order, verb, done string) order.Outcome {
-	v := stop{by: o.Actor, reason: o.Reason, at: time.Now().UTC(), until: o.Ends(s.clocks.startBy(k.cluster))}
-	length := untilText(v.until)
-	end := s.EndBy(k.cluster)
-	v = v.orLonger(s.unsaved.get(k), end).orLonger(s.stored(k), end)
+	ordered := s.clocks.stopBy(o)
+	v := s.longest(k, ordered)
 	s.unsaved.set(k, v)
 	s.clusters.wake(k.cluster)
-	s.opt.Emit(o.Event(verb + length))
-	out := order.Outcome{}
-	if err := s.save(ctx, k, v); err != nil {
-		out.Unsaved = done + " by this daemon alone, and until it restarts: the state could not be saved, so order it" +
-			" at every other fenced that shares the store, too: " + err.Error()
+	s.opt.Emit(o.Event(verb + untilText(ordered.until)))
+	v, err := s.save(ctx, k, v)
+	out := order.Outcome{Until: v.until, Earlier: v.earlierThan(ordered)}
+	if err != nil {
+		out.Unsaved = unsavedText(done, err)
 		s.opt.Emit(k.event(event.Event{Type: event.Failed, Message: out.Unsaved}))
-	} else if stored := s.stored(k); stored.active(end) {
-		v = stored // it may be longer than what was known here
-	}
-	if out.Until = v.until; v.by != o.Actor || v.reason != o.Reason {
-		out.Earlier = v.by + ": " + v.reason
 	}
 	return out
 }
 
-// save stores an unsaved stop, unless it was ended or replaced meanwhile, or a longer one is stored.
-func (s *Stop) save(ctx context.Context, k key, v stop) error {
+// longest is v, or a stop that is there and ends no earlier.
+func (s *Stop) longest(k key, v stop) stop {
+	end := s.EndBy(k.cluster)
+	return v.orLonger(s.unsaved.get(k), end).orLonger(s.stored(k), end)
+}
+
+// unsavedText says that a stop binds, although the store did not take it. done is what is true of its target.
+func unsavedText(done string, err error) string {
+	return done + " by this daemon alone, and until it restarts: the state could not be saved, so order it" +
+		" at every other fenced that shares the store, too: " + err.Error()
+}
+
+// save stores an unsaved stop, unless it was ended or replaced meanwhile, or a longer one is stored. It returns the stop
+// that then binds, or v after an error.
+func (s *Stop) save(ctx context.Context, k key, v stop) (binds stop, err error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTime)
 	defer cancel()
 	if err := s.lock(ctx); err != nil {
-		return err
+		return v, err
 	}
 	defer s.saving.Release(1)
-	if s.unsaved.get(k) != v {
-		return nil
-	}
-	var err error
-	if k.node == "" {
+	switch {
+	case s.unsaved.get(k) != v: // it was ended or replaced
+	case k.node == "":
 		err = s.Change(ctx, k.cluster, func(r *state.Cluster) {
 			v := v.orLonger(pauseOf(*r), s.EndBy(k.cluster))
 			r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = true, v.by, v.reason, v.at, v.until
 		})
-	} else {
+	default:
 		err = s.changeHold(ctx, k, false, func(h *state.Hold) bool {
 			v := v.orLonger(holdOf(*h), s.EndBy(k.cluster))
 			// The time of an earlier release stays: runs before it do not count.
-			*h = state.Hold{Cluster: k.cluster, Node: k.node, By: v.by, Reason: v.reason, At: v.at, Until: v.until, ReleasedAt: h.ReleasedAt}
+			*h = state.Hold{Cluster: k.cluster, Node: k.node, By: v.by, Reason: v.reason, At: v.at, Until: v.until, Selector: v.selector, ReleasedAt: h.ReleasedAt}
 			return true
 		})
 	}
-	if err == nil {
-		s.unsaved.drop(k, v)
+	if err != nil {
+		return v, err
 	}
-	return err
+	s.unsaved.drop(k, v)
+	if stored := s.stored(k); stored.active(s.EndBy(k.cluster)) {
+		return stored, nil
+	}
+	return v, nil
 }
 
 // lock waits until the caller may change stops, but no longer than a person should wait. The one
@@ -312,14 +320,15 @@ func (s *Stop) syncUnsaved(ctx context.Context) {
 		v := unsaved[k]
 		switch {
 		case v.active(s.EndBy(k.cluster)):
-			_ = s.save(ctx, k, v)
+			_, _ = s.save(ctx, k, v)
 			continue
 		case k.node == "":
 			s.clusters.beQuiet(k.cluster, s.clocks.endedAt(v.until))
 			s.unsaved.drop(k, v)
 		default:
 			s.unsaved.drop(k, v)
-			s.emitHoldOver(k, v.by)
+			s.opt.Emit(k.holdOver(v.by))
+			s.clusters.wake(k.cluster)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // key names what a stop is about: a Node by its name or a Machine by its "namespace/name", a
@@ -28,6 +29,11 @@ func (k key) event(e event.Event) event.Event {
 	return e
 }
 
+// holdOver is the event that a hold has ended by its time.
+func (k key) holdOver(by string) event.Event {
+	return k.event(event.Event{Type: event.Ordered, Message: "the hold by " + by + " is over"})
+}
+
 func compareKeys(a, b key) int {
 	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.node, b.node))
 }
@@ -36,6 +42,7 @@ func compareKeys(a, b key) int {
 type stop struct {
 	by, reason string
 	at, until  time.Time // until is zero if a person must end the stop
+	selector   string    // of a hold: see state.Hold
 }
 
 // active reports whether there is a stop and its time is not over.
@@ -50,6 +57,14 @@ func (s stop) orLonger(old stop, now time.Time) stop {
 		return old
 	}
 	return s
+}
+
+// earlierThan says who gave the stop that binds in place of the one that was ordered, and why; "" if the ordered one binds.
+func (s stop) earlierThan(ordered stop) string {
+	if s.by == ordered.by && s.reason == ordered.reason && s.selector == ordered.selector {
+		return ""
+	}
+	return s.by + ": " + s.reason
 }
 
 // untilText is the end of a stop in a sentence; "" if it has none.
@@ -74,7 +89,7 @@ func pauseOf(r state.Cluster) stop {
 	if !r.Paused {
 		return stop{}
 	}
-	return stop{cmp.Or(r.PausedBy, "nobody known"), r.PausedReason, r.PausedAt, r.PausedUntil}
+	return stop{by: cmp.Or(r.PausedBy, "nobody known"), reason: r.PausedReason, at: r.PausedAt, until: r.PausedUntil}
 }
 
 // holdOf is the hold in a record, unless a person released it.
@@ -82,7 +97,7 @@ func holdOf(h state.Hold) stop {
 	if h.ReleasedBy != "" {
 		return stop{}
 	}
-	return stop{h.By, h.Reason, h.At, h.Until}
+	return stop{h.By, h.Reason, h.At, h.Until, h.Selector}
 }
 
 // unsavedStops are the stops that bind already and that the store has not saved yet.
@@ -216,6 +231,11 @@ func (s *Stop) EndBy(cluster string) time.Time {
 		c.heldBack.Store(&own)
 	}
 	return end
+}
+
+// stopBy is the stop that an order asks for.
+func (c *clocks) stopBy(o wire.Order) stop {
+	return stop{by: o.Actor, reason: o.Reason, at: time.Now().UTC(), until: o.Ends(c.startBy(o.Cluster))}
 }
 
 // startBy is the time from which the length of a stop counts. It is the clock that is

@@ -50,11 +50,12 @@ type Order struct {
 	Reason  string `json:"reason"`
 	OffOnly bool   `json:"offOnly,omitempty"` // fence: stay Off and Held
 	Yes     bool   `json:"yes,omitempty"`     // fence, confirm-off: nobody typed the node's name; abort: although another remediator may be at work
-	DryRun  bool   `json:"dryRun,omitempty"`  // fence, arm, enroll, confirm-off: only say what would be done
+	DryRun  bool   `json:"dryRun,omitempty"`  // fence, arm, enroll, confirm-off, hold of a Group: only say what would be done
 	For     Span   `json:"for,omitzero"`      // pause, hold: it ends by itself
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
 	Level   string `json:"level,omitempty"`   // log-level: one of LogLevels
 	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
+	Group          // hold, release: in place of Node
 }
 
 // Of is what the order is about: the name of a Node, or the "namespace/name" of a Machine.
@@ -120,6 +121,11 @@ type OrderResult struct {
 	// Named is what the name in the order means, if that is not what the name says: the Node of a run,
 	// or the run on a Node or a Machine.
 	Named *Named `json:"named,omitempty"`
+	// Nodes are those of a Group, by name.
+	Nodes []GroupNode `json:"nodes,omitempty"`
+	// Unlabelled are Machines and runs without a Node, whose labels nobody knows. They may belong to the Group, and it
+	// does not hold them.
+	Unlabelled []string `json:"unlabelled,omitempty"`
 	// Unchanged: there was nothing to change, and nothing was changed.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Until is when a pause or a hold ends by itself, or the quiet period after arm.

@@ -125,6 +125,8 @@ type HoldStatus struct {
 	Since      time.Time `json:"since"`
 	Until      time.Time `json:"until,omitzero"` // absent = until it is released
 	Quarantine bool      `json:"quarantine,omitempty"`
+	// Selector has the labels if the order was about all Nodes that have them.
+	Selector string `json:"selector,omitempty"`
 }
 
 // RequestStatus is one remediation request for which something is left to do.

@@ -24,10 +24,10 @@ const (
 	Retry      Verb = "retry"       // continue a Held run
 	ConfirmOff Verb = "confirm-off" // a person confirms that a host is off
 
-	TestBMC    Verb = "bmc/test"    // check a host's devices now
-	AuditBMC   Verb = "bmc/audit"   // the same, and look for weaknesses
-	EnrollBMC  Verb = "bmc/enroll"  // what answers there now is the Node's
-	ReleaseBMC Verb = "bmc/release" // a BMC that reported a false Off may be used again
+	TestBMC     Verb = "bmc/test"     // check a host's devices now
+	AuditBMC    Verb = "bmc/audit"    // the same, and look for weaknesses
+	EnrollBMC   Verb = "bmc/enroll"   // what answers there now is the Node's
+	UnfreezeBMC Verb = "bmc/unfreeze" // a BMC that reported a false Off may be used again
 )
 
 // LogLevels are how much the daemon can log: what has the level, or is worse.
@@ -36,6 +36,7 @@ var LogLevels = []string{"debug", "info", "warn", "error"}
 // VerbRow is one row of the table: POST on the path of its object, for callers with its role.
 type VerbRow struct {
 	Name Verb
+	Was  Verb // another name that scripts use; "" for none
 	Of   Object
 	Need Role
 	// DryRun is the role that a dry run needs, if not Need.
@@ -44,6 +45,8 @@ type VerbRow struct {
 	Takes []string
 	// Machine: the order may also be about a Machine.
 	Machine bool
+	// Group: the order may also be about the Nodes of a Group. Then it may be a dry run.
+	Group bool
 	// Looks: it reads the devices of a host and changes nothing, so it needs no reason.
 	Looks bool
 }
@@ -64,8 +67,8 @@ const (
 var Verbs = []VerbRow{
 	{Name: Fence, Of: OfNode, Machine: true, Need: Operator, DryRun: Viewer, Takes: []string{"dryRun", "offOnly", "yes"}},
 	{Name: Unfence, Of: OfNode, Machine: true, Need: Operator},
-	{Name: Hold, Of: OfNode, Machine: true, Need: Operator, Takes: []string{"for"}},
-	{Name: Release, Of: OfNode, Machine: true, Need: Operator},
+	{Name: Hold, Of: OfNode, Machine: true, Need: Operator, Takes: []string{"for"}, Group: true},
+	{Name: Release, Of: OfNode, Machine: true, Need: Operator, Group: true},
 	{Name: ConfirmOff, Of: OfNode, Machine: true, Need: Admin, Takes: []string{"dryRun", "typed", "yes"}},
 	{Name: Abort, Of: OfRun, Machine: true, Need: Operator, Takes: []string{"asIs", "yes"}},
 	{Name: Retry, Of: OfRun, Machine: true, Need: Operator},
@@ -78,7 +81,17 @@ var Verbs = []VerbRow{
 	{Name: TestBMC, Of: OfNode, Need: Operator, Looks: true},
 	{Name: AuditBMC, Of: OfNode, Need: Operator, Looks: true},
 	{Name: EnrollBMC, Of: OfNode, Machine: true, Need: Admin, Takes: []string{"dryRun"}},
-	{Name: ReleaseBMC, Of: OfNode, Machine: true, Need: Admin},
+	{Name: UnfreezeBMC, Was: "bmc/release", Of: OfNode, Machine: true, Need: Admin},
+}
+
+// VerbNamed finds the verb that a word means: its name, or another name of it.
+func VerbNamed(word string) Verb {
+	for _, r := range Verbs {
+		if r.Was != "" && r.Was == Verb(word) {
+			return r.Name
+		}
+	}
+	return Verb(word)
 }
 
 // Row finds the verb in the table; a verb that is not there takes nothing, and nobody has its role.

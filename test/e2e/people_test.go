@@ -215,6 +215,12 @@ func requireUnknownNames(ctx context.Context, t *testing.T, s *scene.Scene) {
 		{[]string{"release", "typo"}, 7, "nobody holds typo"},
 		{[]string{"hold", "typo"}, 0, "fenced sees no Node of this name now"},
 		{[]string{"release", "typo"}, 0, "typo is no longer held"},
+		{[]string{"hold", "--all-in-rack", "bystander"}, 1, "no Node has topology.kubernetes.io/rack=bystander"},
+		{[]string{"hold", "--selector", scene.WornLabel + "=typo"}, 1, "the values of scene/rack are bystander"},
+		{[]string{"hold", "--selector", scene.WornLabel + "=bystander", "--dry-run"}, 0, "scene/rack=bystander: 1 would be held"},
+		{[]string{"release", "--selector", scene.WornLabel + "=bystander"}, 7, "nobody holds the Nodes with scene/rack=bystander"},
+		{[]string{"hold", "--selector", scene.WornLabel + "=bystander", "--for", "1h"}, 0, "scene/rack=bystander: 1 held until 2"},
+		{[]string{"release", "--selector", scene.WornLabel + "=bystander"}, 0, "scene/rack=bystander: 1 released"},
 		{[]string{"pause", "--cluster", "typo"}, 1, `no cluster "typo" is configured`},
 		{[]string{"hold", "bystander", "--cluster", "typo"}, 1, `no cluster "typo" is configured`},
 	} {

@@ -330,7 +330,7 @@ var golden = records{
 		Contradicted: "seen on another machine"}},
 	Freezes: []state.Freeze{{RunID: "c2wfqk94-b92936", Host: "prod/ns/worker-1", Cluster: "prod", Node: "worker-1", Devices: "192.0.2.11", Class: "maker m-1 1.0",
 		Reason: "the Lease was renewed", At: at(34), ReleasedBy: "bob (uid 1001)", ReleasedReason: "new firmware", ReleasedAt: at(35)}},
-	Holds: []state.Hold{{Cluster: "prod", Node: "worker-1", By: "carol (uid 1002)", Reason: "a fan is changed", At: at(36), Until: at(37), Quarantine: true,
+	Holds: []state.Hold{{Cluster: "prod", Node: "worker-1", By: "carol (uid 1002)", Reason: "a fan is changed", At: at(36), Until: at(37), Selector: "rack=r7", Quarantine: true,
 		ReleasedBy: "dan (uid 1003)", ReleasedReason: "the fan is in", ReleasedAt: at(38)}},
 	Slots: []state.Slot{{Cluster: "prod", Run: "c2wfqk94-b92936"}},
 	Asked: []escalate.Record{{ID: "asked-1", Check: "FencePolicy.fenced.io workers", Target: goldenTarget, ControlPlane: true, TakesNoTurn: true,

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+)
+
+// Labelled is what of a cluster has some labels.
+type Labelled struct {
+	// Nodes have all of the labels, by name. A Node that fenced or another remediator has deleted has those that it had
+	// when its open run, or its request, began.
+	Nodes []string
+	// Runs are the open runs on these Nodes, by Node.
+	Runs map[string]string
+	// Unlabelled are Machines and open runs whose Node is not known: nobody can say whether they would have the labels.
+	Unlabelled []string
+	// Values are the first that the label has, if no Node has the wanted one.
+	Values []string
+}
+
+// WithLabels finds the Nodes with all of these labels, as the view has them now.
+func (c *Model) WithLabels(wanted map[string]string) Labelled {
+	defer c.lock()()
+	found, all, unlabelled := Labelled{Runs: map[string]string{}}, map[string]map[string]string{}, map[string]bool{}
+	for n := range c.Objects.ledger.Nodes() {
+		all[n.Name] = n.Labels
+	}
+	open := c.Runs.open()
+	for i := range open {
+		r := &open[i]
+		if _, known := all[r.Target.Node]; known {
+			continue
+		}
+		if r.Target.Node != "" && r.NodeLabels != nil {
+			all[r.Target.Node] = r.NodeLabels
+		} else {
+			unlabelled[SubjectOf(r.Target)] = true
+		}
+	}
+	for _, p := range c.Runs.repairs {
+		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
+			all[p.Target.Node] = p.NodeLabels
+		}
+	}
+	for m := range c.Objects.ledger.Machines() {
+		if _, known := all[m.NodeName]; !known && !unlabelled[m.NodeName] {
+			unlabelled[m.Key()] = true
+		}
+	}
+	for name, labels := range all {
+		if hasAll(labels, wanted) {
+			found.Nodes = append(found.Nodes, name)
+		}
+	}
+	for i := range open {
+		if name := open[i].Target.Node; slices.Contains(found.Nodes, name) {
+			found.Runs[name] = open[i].ID
+		}
+	}
+	if len(found.Nodes) == 0 {
+		found.Values = valuesOf(all, wanted)
+	}
+	slices.Sort(found.Nodes)
+	found.Unlabelled = slices.Sorted(maps.Keys(unlabelled))
+	return found
+}
+
+func hasAll(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if has, found := labels[key]; !found || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// maxValues bounds how many values of a label a message lists.
+const maxValues = 10
+
+// valuesOf lists the first values of a label; none if several labels are wanted.
+func valuesOf(all map[string]map[string]string, wanted map[string]string) []string {
+	if len(wanted) != 1 {
+		return nil
+	}
+	values := map[string]bool{}
+	for key := range wanted {
+		for _, labels := range all {
+			values[labels[key]] = true
+		}
+	}
+	delete(values, "") // the Node has no such label
+	list := slices.Sorted(maps.Keys(values))
+	return list[:min(len(list), maxValues)]
+}
