@@ -141,7 +141,7 @@ golden: ## rewrite what is compared: the golden parts of the policy corpus, the 
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms)$$' -update
 
 # With the flags of the shipped programs, so that what they share is compiled once.
-demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one; KEEP=1: leave it running)
+demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one, of KUBEBUILDER_ASSETS if set; KEEP=1: leave it running)
 	CGO_ENABLED=0 $(GO) run -trimpath -tags $(TAGS) ./test/demo
 
 rpm: ## build the RPM and the source RPM into dist/ (RPM_TARGET=aarch64, RPM_SIGN_KEY=NAME)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -36,6 +35,9 @@ type Options struct {
 	// StandIn starts what serves the API in place of etcd and kube-apiserver. What it deletes it writes to the audit log. A loop of
 	// this package stands in for the controller manager then, and there is no RBAC. nil: the real programs.
 	StandIn func(audit io.Writer) (API, error)
+	// Assets is a directory whose etcd, kube-apiserver and kube-controller-manager are used, each if it is there. What is not comes from
+	// the cache, and is built if it is not there either.
+	Assets string
 	// Dir is the directory in which the control plane makes its own one; the system's temporary
 	// directory if empty.
 	Dir string
@@ -45,7 +47,7 @@ type Options struct {
 // after StartScheduler.
 type ControlPlane struct {
 	dir  workDir
-	bin  string
+	bin  map[string]string // the paths of the programs, by name
 	opts Options
 	ca   *authority
 	loan *loan // nil unless a Pool lends it
@@ -87,7 +89,7 @@ func prepare(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.StandIn != nil {
 		return &ControlPlane{opts: o}, nil
 	}
-	bin, err := Binaries(ctx, o.Progress)
+	bin, err := programs(ctx, o.Assets, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -271,5 +273,5 @@ func (c *ControlPlane) Died() error {
 }
 
 func (c *ControlPlane) run(name string, args []string) (*process, error) {
-	return startProcess(c.dir.path, filepath.Join(c.bin, name), args)
+	return startProcess(c.dir.path, c.bin[name], args)
 }

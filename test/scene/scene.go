@@ -62,6 +62,8 @@ type Options struct {
 	Progress io.Writer
 	// StandIn serves the API in place of the real programs; see rig.Options.
 	StandIn func(audit io.Writer) (rig.API, error)
+	// Assets is a directory with programs of the control plane; see rig.Options.
+	Assets string
 	// Pool lends the control planes; the scene starts its own if nil. When Stop is called, no program
 	// outside of the scene may know their addresses.
 	Pool *rig.Pool
@@ -165,7 +167,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
-		wanted[i].StandIn = s.opts.StandIn
+		wanted[i].StandIn, wanted[i].Assets = s.opts.StandIn, s.opts.Assets
 	}
 	start := rig.StartAll
 	if s.opts.Pool != nil {
