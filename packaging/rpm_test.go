@@ -86,6 +86,11 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/samples
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/cluster-api.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/fencepolicy.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/medik8s.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/openshift.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
