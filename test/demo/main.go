@@ -1,7 +1,7 @@
 // Command demo fences a hung node, on this machine alone: three workers with simulated hosts behind IPMI and Redfish, and
 // fenced and fencectl as they are shipped. A stand-in serves the Kubernetes API; with CONTROLPLANE=real it is a control
-// plane built from source. With KEEP=1 everything is left running until Ctrl-C. It needs Go and git, no root and no
-// package, and ends non-zero when the node does not come back whole.
+// plane of the programs that the rig finds or builds. With KEEP=1 everything is left running until Ctrl-C. It needs no root and no
+// package, and Go only if it has to build that control plane. It ends non-zero when the node does not come back whole.
 package main
 
 import (
@@ -46,12 +46,11 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Println(c.intro)
-	dir, err := os.MkdirTemp("", "fenced-demo-")
+	programs, err := shipped()
 	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
+		return err
 	}
-	defer os.RemoveAll(dir)
-	s, err := prepare(ctx, dir, c)
+	s, err := prepare(ctx, programs, c)
 	if err != nil {
 		return err
 	}
@@ -69,7 +68,22 @@ func run(ctx context.Context) (err error) {
 	if err := play(limited, s, s.Worker(hungWorker), c); err != nil || os.Getenv("KEEP") == "" {
 		return err
 	}
-	return keep(ctx, s, filepath.Join(dir, "fencectl"))
+	return keep(ctx, s, programs.Fencectl)
+}
+
+// shipped are the programs as they are shipped. They lie beside this one.
+func shipped() (scene.Programs, error) {
+	demo, err := os.Executable()
+	if err != nil {
+		return scene.Programs{}, fmt.Errorf("find fenced and fencectl: %w", err)
+	}
+	p := scene.Programs{Fenced: filepath.Join(filepath.Dir(demo), "fenced"), Fencectl: filepath.Join(filepath.Dir(demo), "fencectl")}
+	for _, path := range []string{p.Fenced, p.Fencectl} {
+		if _, err := os.Stat(path); err != nil {
+			return p, fmt.Errorf("find fenced and fencectl beside the demo: %w; make demo puts them there", err)
+		}
+	}
+	return p, nil
 }
 
 // choice is the control plane that the demo runs on.
@@ -116,14 +130,8 @@ func keep(ctx context.Context, s *scene.Scene, fencectl string) error {
 	return nil
 }
 
-// prepare builds what is needed, fenced and fencectl into dir, and sets the
-// scene.
-func prepare(ctx context.Context, dir string, c choice) (*scene.Scene, error) {
-	fmt.Println("building fenced and fencectl ...")
-	programs, err := scene.Build(ctx, dir, false)
-	if err != nil {
-		return nil, err
-	}
+// prepare sets the scene.
+func prepare(ctx context.Context, programs scene.Programs, c choice) (*scene.Scene, error) {
 	fmt.Println(c.starts)
 	return scene.New(ctx, scene.Options{
 		Programs: programs,

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // Options are the options of a control plane. The zero value is usable.
@@ -59,9 +58,9 @@ type ControlPlane struct {
 	mu                            sync.Mutex // guards the processes, which tests stop and start
 	etcd, api, manager, scheduler *process
 
-	client  kubernetes.Interface
+	client  *kube.Client
 	dynamic dynamic.Interface
-	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	mapper  *kube.Mapper
 }
 
 // Start brings up a control plane with the CRDs, the machine namespace and the
@@ -206,13 +205,13 @@ func (c *ControlPlane) connect() error {
 		return err
 	}
 	cfg.WarningHandler = rest.NoWarnings{} // of versions that are deprecated
-	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
+	if c.client, err = kube.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("make the administrator's client: %w", err)
 	}
 	if c.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("make the administrator's dynamic client: %w", err)
 	}
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
+	c.mapper = kube.NewMapper(c.client)
 	return nil
 }
 
@@ -232,7 +231,7 @@ func (c *ControlPlane) Dir() string { return c.dir.path }
 func (c *ControlPlane) KeepLogs() string { return c.dir.keepLogs() }
 
 // Client is the administrator's typed client.
-func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
+func (c *ControlPlane) Client() *kube.Client { return c.client }
 
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }

@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // KubeletOptions describe one simulated host and the kubelet on it.
@@ -47,7 +48,7 @@ type KubeletOptions struct {
 // With power it boots and behaves like a kubelet.
 type Kubelet struct {
 	opts   KubeletOptions
-	client kubernetes.Interface
+	client *kube.Client
 
 	mu     sync.Mutex
 	zombie bool
@@ -58,7 +59,7 @@ const powerPoll = 100 * time.Millisecond
 
 // NewKubelet creates a host; Run starts it. The client should come from
 // ControlPlane.KubeletClient.
-func NewKubelet(client kubernetes.Interface, o KubeletOptions) *Kubelet {
+func NewKubelet(client *kube.Client, o KubeletOptions) *Kubelet {
 	if o.BootDelay == 0 {
 		o.BootDelay = time.Second
 	}
@@ -131,7 +132,7 @@ func (k *Kubelet) SetZombie(on bool) {
 
 // Reinstall changes the Node name and the system UUID of the host from the next boot on. client must
 // be that of a kubelet with that name.
-func (k *Kubelet) Reinstall(client kubernetes.Interface, nodeName, systemUUID string) {
+func (k *Kubelet) Reinstall(client *kube.Client, nodeName, systemUUID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.client, k.opts.NodeName, k.opts.SystemUUID = client, nodeName, systemUUID
@@ -149,7 +150,7 @@ func (k *Kubelet) BootID() string {
 
 // boot is one run of a kubelet, from power on to power loss, with the state that it has in memory.
 type boot struct {
-	client kubernetes.Interface
+	client *kube.Client
 	opts   KubeletOptions
 	bootID string
 	lease  *coordinationv1.Lease // as last written; nil if it must be read
@@ -157,7 +158,7 @@ type boot struct {
 	done   chan struct{}
 }
 
-func startBoot(ctx context.Context, client kubernetes.Interface, o KubeletOptions) *boot {
+func startBoot(ctx context.Context, client *kube.Client, o KubeletOptions) *boot {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &boot{client: client, opts: o, bootID: string(uuid.NewUUID()), cancel: cancel, done: make(chan struct{})}
 	go func() {
