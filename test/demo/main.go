@@ -141,7 +141,8 @@ func prepare(ctx context.Context, programs scene.Programs, c choice) (*scene.Sce
 			{Name: "worker-2", Protocol: scene.IPMI},
 			{Name: "worker-3", Protocol: scene.Redfish},
 		},
-		BootDelay: 3 * time.Second, StandIn: c.standIn,
+		// Kubelets renew their Leases every second here, and as usual after a quarter of what a Lease lasts.
+		LeaseDuration: 4 * time.Second, StandIn: c.standIn,
 		// setup-envtest, the tool of the Kubernetes project for tests of controllers, names its directory so.
 		Assets: os.Getenv("KUBEBUILDER_ASSETS"), Progress: os.Stdout,
 	})

@@ -39,6 +39,8 @@ type KubeletOptions struct {
 	BootDelay time.Duration
 	// LeaseEvery is the time between two heartbeats; 1 s if zero.
 	LeaseEvery time.Duration
+	// LeaseDuration is what the Lease says of itself; 40 s, the kubelet's default, if zero.
+	LeaseDuration time.Duration
 	// RenewEvery is the time between two renewals of the Lease, if they are less frequent than the
 	// updates of the status; LeaseEvery if zero.
 	RenewEvery time.Duration
@@ -65,6 +67,9 @@ func NewKubelet(client *kube.Client, o KubeletOptions) *Kubelet {
 	}
 	if o.LeaseEvery == 0 {
 		o.LeaseEvery = time.Second
+	}
+	if o.LeaseDuration == 0 {
+		o.LeaseDuration = 40 * time.Second
 	}
 	o.Address = orElse(o.Address, "192.0.2.1")
 	return &Kubelet{opts: o, client: client}
@@ -314,8 +319,6 @@ func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status co
 	})
 }
 
-const leaseSeconds = 40 // the kubelet's default
-
 // renewLease is the heartbeat. A running kubelet overwrites the Lease that it last wrote. It continues
 // to do so when its Node is deleted, until the garbage collector deletes the Lease. It creates no new
 // Lease without a Node.
@@ -341,7 +344,7 @@ func (b *boot) createLease(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the owner of the Lease of Node %s: %w", b.opts.NodeName, err)
 	}
-	seconds, renewed := int32(leaseSeconds), metav1.NewMicroTime(time.Now())
+	seconds, renewed := int32(b.opts.LeaseDuration/time.Second), metav1.NewMicroTime(time.Now())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, Namespace: corev1.NamespaceNodeLease,

@@ -56,6 +56,8 @@ type Options struct {
 	BootDelay time.Duration
 	// LeaseEvery is the time between two heartbeats of a kubelet; 1 s if zero.
 	LeaseEvery time.Duration
+	// LeaseDuration is what a Lease of a kubelet says of itself; 40 s if zero.
+	LeaseDuration time.Duration
 	// BMCSessions is how many sessions an IPMI BMC has; 4 if zero.
 	BMCSessions int
 	// Progress receives the progress of a first build; io.Discard if nil.
