@@ -65,8 +65,16 @@ func run(ctx context.Context) (err error) {
 	if _, err := s.StartDaemon(limited); err != nil {
 		return err
 	}
-	if err := play(limited, s, s.Worker(hungWorker), c); err != nil || os.Getenv("KEEP") == "" {
+	if err := play(limited, s, s.Worker(hungWorker), c); err != nil {
 		return err
+	}
+	if file := os.Getenv("SVG"); file != "" {
+		if err := draw(limited, s, file); err != nil {
+			return err
+		}
+	}
+	if os.Getenv("KEEP") == "" {
+		return nil
 	}
 	return keep(ctx, s, programs.Fencectl)
 }
@@ -99,7 +107,7 @@ func chosen() (choice, error) {
 			intro: "fenced demo: one host of three hangs.\n" +
 				"Real: fenced and fencectl as they are shipped, and the IPMI (RMCP+ over UDP) and Redfish (TLS) that they speak.\n" +
 				"Stand-ins: the Kubernetes API, in memory; what marks a silent Node Unknown; the hosts, their BMCs and their kubelets.\n" +
-				"`make demo CONTROLPLANE=real` runs the same on a real etcd, kube-apiserver and kube-controller-manager.",
+				"With CONTROLPLANE=real it runs on a real etcd, kube-apiserver and kube-controller-manager.",
 			starts:  "starting the Kubernetes API in memory and three workers ...",
 			loses:   "no heartbeat: a stand-in for kube-controller-manager sets Ready=Unknown",
 			counts:  "Node deleted, by the audit log of the Kubernetes API",
@@ -108,7 +116,7 @@ func chosen() (choice, error) {
 	case "real":
 		return choice{
 			intro: "fenced demo: one host of three hangs, on a real Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager\n" +
-				"of KUBEBUILDER_ASSETS, if that names a directory with them; else those that this user has built before; else built from source now.",
+				"of KUBEBUILDER_ASSETS, if that names a directory with them; else those beside the demo, or that this user has built before; else built from source now.",
 			starts: "starting etcd, kube-apiserver, kube-controller-manager and three workers ...",
 			loses:  "kube-controller-manager sets Ready=Unknown",
 			counts: "Node deleted, by the API server's audit log",
@@ -116,6 +124,21 @@ func chosen() (choice, error) {
 	default:
 		return choice{}, fmt.Errorf("CONTROLPLANE is %q; leave it out, or use CONTROLPLANE=real", name)
 	}
+}
+
+// draw writes the picture of the run into a file.
+func draw(ctx context.Context, s *scene.Scene, file string) error {
+	r, err := s.Fencectl(ctx, "timeline", hungWorker, "-o", "svg")
+	if err != nil {
+		return err
+	}
+	if r.Exit != 0 {
+		return fmt.Errorf("draw the timeline: %s", r.Stderr)
+	}
+	if err := os.WriteFile(file, []byte(r.Stdout), 0o644); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
 }
 
 // keep leaves the scene running until Ctrl-C.
@@ -143,8 +166,8 @@ func prepare(ctx context.Context, programs scene.Programs, c choice) (*scene.Sce
 		},
 		// Kubelets renew their Leases every second here, and as usual after a quarter of what a Lease lasts.
 		LeaseDuration: 4 * time.Second, StandIn: c.standIn,
-		// setup-envtest, the tool of the Kubernetes project for tests of controllers, names its directory so.
-		Assets: os.Getenv("KUBEBUILDER_ASSETS"), Progress: os.Stdout,
+		// The variable is that of setup-envtest, the tool of the Kubernetes project for tests of controllers. make bundle puts them beside fenced.
+		Assets: []string{os.Getenv("KUBEBUILDER_ASSETS"), filepath.Dir(programs.Fenced)}, Progress: os.Stdout,
 	})
 }
 

@@ -51,23 +51,31 @@ func Binaries(ctx context.Context, progress io.Writer) (dir string, err error) {
 	return dir, nil
 }
 
-// programs returns the paths of what a control plane needs, by name: each from assets if it is there, else from the cache, else built.
-// kube-scheduler is not among them, because most control planes run none.
-func programs(ctx context.Context, assets string, progress io.Writer) (map[string]string, error) {
+// Programs returns the paths of what a control plane needs, by name: each from the first of the directories in which it is, else from the
+// cache, else built. kube-scheduler is not among them, because most control planes run none.
+func Programs(ctx context.Context, assets []string, progress io.Writer) (map[string]string, error) {
 	paths := map[string]string{}
 	for _, p := range []program{etcd, apiServer, manager} {
-		if path := filepath.Join(assets, p.name); assets != "" && built(path) {
-			fmt.Fprintf(progress, "taking %s\n", path)
-			paths[p.name] = path
-			continue
+		path, found := p.in(assets)
+		if !found {
+			var err error
+			if path, err = p.cached(ctx, progress); err != nil {
+				return nil, err
+			}
 		}
-		path, err := p.cached(ctx, progress)
-		if err != nil {
-			return nil, err
-		}
+		fmt.Fprintf(progress, "taking %s\n", path)
 		paths[p.name] = path
 	}
 	return paths, nil
+}
+
+func (p program) in(assets []string) (path string, found bool) {
+	for _, dir := range assets {
+		if path := filepath.Join(dir, p.name); dir != "" && built(path) {
+			return path, true
+		}
+	}
+	return "", false
 }
 
 func (p program) cached(ctx context.Context, progress io.Writer) (string, error) {

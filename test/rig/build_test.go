@@ -39,7 +39,7 @@ func TestProgramsComeFromAssetsThenTheCacheThenSource(t *testing.T) {
 	get := func() (map[string]string, []string) {
 		require.NoError(t, os.WriteFile(log, nil, 0o600))
 		var progress bytes.Buffer
-		paths := must.Do(programs(t.Context(), assets, &progress))(t)
+		paths := must.Do(Programs(t.Context(), []string{"", assets, bin}, &progress))(t)
 		for _, path := range paths {
 			assert.FileExists(t, path)
 		}

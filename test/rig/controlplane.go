@@ -34,9 +34,8 @@ type Options struct {
 	// StandIn starts what serves the API in place of etcd and kube-apiserver. What it deletes it writes to the audit log. A loop of
 	// this package stands in for the controller manager then, and there is no RBAC. nil: the real programs.
 	StandIn func(audit io.Writer) (API, error)
-	// Assets is a directory whose etcd, kube-apiserver and kube-controller-manager are used, each if it is there. What is not comes from
-	// the cache, and is built if it is not there either.
-	Assets string
+	// Assets are directories whose etcd, kube-apiserver and kube-controller-manager are used; see Programs.
+	Assets []string
 	// Dir is the directory in which the control plane makes its own one; the system's temporary
 	// directory if empty.
 	Dir string
@@ -88,7 +87,7 @@ func prepare(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.StandIn != nil {
 		return &ControlPlane{opts: o}, nil
 	}
-	bin, err := programs(ctx, o.Assets, o.Progress)
+	bin, err := Programs(ctx, o.Assets, o.Progress)
 	if err != nil {
 		return nil, err
 	}

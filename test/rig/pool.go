@@ -54,7 +54,7 @@ func (p *Pool) Stop() {
 }
 
 func (p *Pool) start(ctx context.Context, o Options) (*ControlPlane, error) {
-	if o.StandIn != nil || o.Assets != "" { // the first starts at once, the second is for the demo
+	if o.StandIn != nil || len(o.Assets) > 0 { // the first starts at once, the second is for the demo
 		return Start(ctx, o)
 	}
 	o.Dir = "" // the borrower's directory goes before the control plane

@@ -64,8 +64,8 @@ type Options struct {
 	Progress io.Writer
 	// StandIn serves the API in place of the real programs; see rig.Options.
 	StandIn func(audit io.Writer) (rig.API, error)
-	// Assets is a directory with programs of the control plane; see rig.Options.
-	Assets string
+	// Assets are directories with programs of the control plane; see rig.Options.
+	Assets []string
 	// Pool lends the control planes; the scene starts its own if nil. When Stop is called, no program
 	// outside of the scene may know their addresses.
 	Pool *rig.Pool
