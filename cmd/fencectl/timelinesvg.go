@@ -16,16 +16,16 @@ const (
 	svgWidth  = 900
 	svgLeft   = 150 // where the bars begin
 	svgRight  = 830 // where they end: the time that a step took stands behind its bar
-	svgTop    = 64
+	svgTop    = 78
 	svgRow    = 44
 	svgBottom = 10
 )
 
 // svgRun is one run in the picture.
 type svgRun struct {
-	Y                    int
-	Title, Result, Color string
-	Steps                []svgStep
+	Y                             int
+	Title, Result, Trigger, Color string
+	Steps                         []svgStep
 }
 
 // svgStep is one stay in a step. Its bar begins at X.
@@ -42,6 +42,7 @@ var svgTemplate = template.Must(template.New("timeline").Funcs(template.FuncMap{
 <style>svg { background: #fff } text { fill: #222 } .run { font-size: 16px; font-weight: bold } .course { font-size: 11px; fill: #666 }</style>
 {{range .Runs}}<text class="run" x="10" y="{{add .Y 24}}">{{text .Title}}</text>
 <text x="10" y="{{add .Y 44}}" style="fill: {{.Color}}">{{text .Result}}</text>
+<text class="course" x="10" y="{{add .Y 62}}">{{text .Trigger}}</text>
 {{range .Steps}}<text x="10" y="{{add .Y 14}}">{{text .Name}}</text>
 <rect x="{{.X}}" y="{{.Y}}" width="{{.Width}}" height="18" rx="3" fill="{{.Color}}"/>
 <text x="{{add .End 6}}" y="{{add .Y 14}}">{{.Took}}</text>
@@ -81,7 +82,7 @@ func drawRun(r wire.RunRecord, y int, now time.Time) svgRun {
 	took := cmp.Or(r.Ended, now).Sub(r.Started)
 	drawn := svgRun{
 		Y: y, Title: fmt.Sprintf("%s in %s: run %s", cmp.Or(r.Node, r.Machine), r.Cluster, r.ID), Color: "#8a6d00",
-		Result: fmt.Sprintf("%s after %s, from %s; %s", r.Result, span(took), clock(r.Started), r.Trigger),
+		Result: fmt.Sprintf("%s after %s, from %s", r.Result, span(took), clock(r.Started)), Trigger: r.Trigger,
 	}
 	switch resultColor(r.Result) {
 	case green:
