@@ -108,7 +108,7 @@ func (c *Client) CoreV1() Core { return Core{c.core} }
 // RESTClient is the client of the group.
 func (g Core) RESTClient() rest.Interface { return g.c }
 
-// Nodes, Namespaces and the others are the clients of the kinds of these names.
+// Nodes and the others are the clients of the kinds of these names.
 func (g Core) Nodes() *Nodes { return resource[corev1.Node, corev1.NodeList](g.c, "nodes", "") }
 
 func (g Core) Namespaces() *Namespaces {
