@@ -18,7 +18,7 @@ import (
 )
 
 // ofOneRun is what differs from run to run in its picture: times, places and lengths, what was sent again, and the name of the run.
-var ofOneRun = regexp.MustCompile(`class="course" .*|run [\w-]+|\d{4}-\d\d-\d\dT[\d:]+Z|\d\d:\d\d:\d\dZ|\b[\d.]+m?s\b|\b(?:x|width)="\d+"`)
+var ofOneRun = regexp.MustCompile(`class="course" .*|run [\w-]+|\d{4}-\d\d-\d\dT[\d:]+Z|\d\d:\d\d:\d\dZ|\b\d[\dhms.]*[hms]\b|\b(?:x|width)="\d+"`)
 
 // built returns a directory with the demo, and with fenced and fencectl as they are shipped.
 func built(ctx context.Context, t *testing.T) string {

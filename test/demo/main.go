@@ -27,7 +27,7 @@ import (
 const (
 	hungWorker = "worker-1"
 	unhealthy  = 2 * time.Second // the check's timeout
-	playTime   = 2 * time.Minute // from the curtain to the end
+	playTime   = 5 * time.Minute // from the curtain to the end, on a machine that is busy
 )
 
 func main() {
@@ -201,7 +201,7 @@ func play(ctx context.Context, s *scene.Scene, w *scene.Worker, c choice) error 
 
 // verify looks at the cluster itself: fenced's own word is no proof.
 func verify(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 	if err != nil {
