@@ -6,6 +6,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # The trace pages of gRPC, which nothing here serves, call methods by names that the linker cannot know: with them it keeps all methods,
 # and the daemon is half as large again. packaging/ and test/scene build with the same tag.
 TAGS := grpcnotrace
+# Without debugging tables, which -s -w would drop again, compiling takes an eighth less; packaging/, test/scene and docs/ build so, too.
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -gcflags=all=-dwarf=false -ldflags '$(LDFLAGS)' -o bin/
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Counted, not timed: a timed go fuzz run that ends in mid-input reports its own deadline as a failure.
 FUZZTIME ?= 100000x
@@ -22,20 +24,20 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln soak race laws once courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln soak race laws once courses fuzz sim load bench demo bundle rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build bin/fenced, bin/fenced-login and bin/fencectl, static
-	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	$(BUILD) ./cmd/...
 	$(GO) run ./packaging/sbom $(VERSION) bin/fenced bin/fencectl bin/fenced-login >bin/sbom.cdx.json
 
 deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, rpm), and fetch a kernel for a guest
 	test/deps.sh
 	test/vm/kernel.sh >/dev/null
 
-controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once (about 17 minutes on 2 cores)
+controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once; it prints how long each takes
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
@@ -47,7 +49,7 @@ controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-
 ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold|TestLimitOfACheckCountsTheNodes|TestRunOutlivesTheRequest|TestForgottenNodeMayBeWithdrawn|TestStartsKeepToTheirRate|TestNoRequestWithoutTheNodeLock|TestBrokenMachineSetIsNoHotLoop|TestRunThatBeginsAgainCounts|TestWaitingRunDoesNothing|TestOldOrderIsNotTriedAgain|TestZoneLimitHoldsForRunsThatBeginAgain|TestPausedCheckKeepsARestingRun|TestHoldsOfNodesThatDoNotExist|TestReleaseOfTheMachine|TestRefusalOfARequestIsToldOnce|TestFailedRunsBackOff|TestTemplateLimitsTheRun)
 PURE := ./internal/policy ./internal/remediate
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
-PROGRAMS := ./test/e2e ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
+PROGRAMS := ./test/e2e ./test/demo ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 GOTEST := $(GO) test -vet=off -count=1 -timeout 40m -gcflags='./...=-dwarf=false' -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
 	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone
@@ -117,9 +119,9 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the RPM out of its source RPM, and the RPM for ARM (SEED=N repeats)
+once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the RPM out of its source RPM, the RPM for ARM, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM)$$' -v ./test/load ./test/bench ./packaging | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|BundlePlays)$$' -v ./test/load ./test/bench ./packaging ./test/demo | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -134,15 +136,21 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and the picture of docs/
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and drawings of docs/
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
-	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms)$$' -update
+	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
 
-# With the flags of the shipped programs, so that what they share is compiled once.
-demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one; KEEP=1: leave it running)
-	CGO_ENABLED=0 $(GO) run -trimpath -tags $(TAGS) ./test/demo
+# In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.
+demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one, of KUBEBUILDER_ASSETS if set; KEEP=1: leave it running; SVG=FILE: draw it)
+	@echo "building fenced, fencectl and the demo ..."
+	@$(BUILD) ./cmd/fenced ./cmd/fencectl ./test/demo
+	@bin/demo
+
+bundle: ## pack the demo, fenced, fencectl and a control plane into dist/, to play on a machine without Go
+	$(BUILD) ./cmd/fenced ./cmd/fencectl ./test/demo
+	test/demo/bundle.sh $(VERSION) bin dist
 
 rpm: ## build the RPM and the source RPM into dist/ (RPM_TARGET=aarch64, RPM_SIGN_KEY=NAME)
 	packaging/rpm/build.sh $(VERSION) dist

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // fencectl is the program, built once as it is released.
 var fencectl = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(programs, "fencectl")
-	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", program, "../cmd/fencectl")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", program, "../cmd/fencectl")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

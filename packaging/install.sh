@@ -47,7 +47,7 @@ done
 ln -sf ../../licenses/fenced/LICENSE "$dest$doc/LICENSE"
 put 0644 bin/sbom.cdx.json "$doc/sbom.cdx.json"
 for f in fenced.yaml rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml kubernetes/respond.yaml kubernetes/templates.yaml \
-	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
+	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml samples/cluster-api.yaml samples/fencepolicy.yaml samples/medik8s.yaml samples/openshift.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done
 for f in fenced-local-ipmi.conf 60-fenced-ipmi.rules; do

@@ -86,6 +86,11 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/samples
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/cluster-api.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/fencepolicy.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/medik8s.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/openshift.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
@@ -119,10 +124,10 @@ func TestRPMHoldsExactlyTheseFiles(t *testing.T) {
 // pageLine begins the line of a page of docs.
 const pageLine = "-rw-r--r-- root root d /usr/share/doc/fenced/docs/"
 
-// docPages are the pages of docs and their picture, by path from here: all of them are shipped.
+// docPages are the pages of docs and their pictures, by path from here: all of them are shipped.
 func docPages(t *testing.T) []string {
 	t.Helper()
-	all := []string{"../docs/rooms.svg"}
+	all := must.Do(filepath.Glob("../docs/*.svg"))(t)
 	for _, folder := range []string{".", "adr", "systems", "quickstart"} {
 		pages := must.Do(filepath.Glob(filepath.Join("../docs", folder, "*.md")))(t)
 		require.NotEmpty(t, pages, folder)

@@ -170,7 +170,8 @@ var unnamed = []string{"check-config", "audit", "export", "import", "support-bun
 func (c *cli) checkOutput(cmd *cobra.Command) error {
 	words := strings.Fields(cmd.CommandPath())
 	none := c.output == "name" && slices.ContainsFunc(words, func(word string) bool { return slices.Contains(unnamed, word) })
-	if slices.Contains(outputs, c.output) && !none {
+	picture := c.output == "svg" && slices.Contains(words, "timeline")
+	if (slices.Contains(outputs, c.output) || picture) && !none {
 		return nil
 	}
 	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o wide, -o json or -o yaml")

@@ -24,7 +24,8 @@ func newTimelineCommand(c *cli) *cobra.Command {
 		Short: "show the runs of a node, or one run, step by step",
 		Long: `Show the runs of a node, or one run, step by step, with what forbids a remediation
 now, the last error of an open run, and NOTES: the orders of people, the refusals and
-the failures. The daemon keeps the newest notes of each node; the audit log has all.`,
+the failures. The daemon keeps the newest notes of each node; the audit log has all.
+With -o svg the runs are a picture.`,
 		Args: a.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.timeline(ctx, a.name(args)) })
@@ -39,6 +40,9 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 	rep, err := c.client().NodeTimeline(ctx, c.cluster, name)
 	if err != nil {
 		return requestError("read the timeline of "+name, err)
+	}
+	if c.output == "svg" {
+		return writeSVG(c.out, rep.Value.Runs, time.Now())
 	}
 	return c.print(rep.Body, func() error {
 		if len(rep.Value.Runs) == 0 {

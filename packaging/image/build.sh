@@ -17,7 +17,7 @@ top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 root=$top/root
 
-export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace"
+export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false"
 mkdir -p "$root"/usr/{bin,libexec/fenced,share/licenses/fenced,share/fenced} "$root"/{etc/fenced,tmp,run/fenced,var/lib/fenced,proc,sys,dev}
 ldflags="-s -w -buildid= -X main.version=$version"
 GOARCH=$arch go build -ldflags "$ldflags" -o "$root/usr/libexec/fenced/fenced" ./cmd/fenced

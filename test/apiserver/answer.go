@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // call is one request, and how it is answered.
@@ -29,7 +30,7 @@ type call struct {
 }
 
 func serializerOf(mediaType string) runtime.SerializerInfo {
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
+	info, _ := runtime.SerializerInfoForMediaType(kube.Codecs.SupportedMediaTypes(), mediaType)
 	return info
 }
 
@@ -83,7 +84,7 @@ func (c *call) answer(code int, o runtime.Object) error {
 
 // encoded is an object that is of no kind, such as a Status.
 func (c *call) encoded(o runtime.Object) ([]byte, error) {
-	return runtime.Encode(runtime.WithVersionEncoder{Version: schema.GroupVersion{Version: "v1"}, Encoder: serializerOf(c.mediaType).Serializer, ObjectTyper: scheme.Scheme}, o)
+	return runtime.Encode(runtime.WithVersionEncoder{Version: schema.GroupVersion{Version: "v1"}, Encoder: serializerOf(c.mediaType).Serializer, ObjectTyper: kube.Scheme}, o)
 }
 
 func (c *call) document(code int, o runtime.Object) {

@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // object is any API object: a built-in one by its type, a custom resource as it is in JSON.
@@ -79,7 +80,7 @@ func (k *kind) codec(mediaType, version string) runtime.Codec {
 		return unstructured.UnstructuredJSONScheme
 	}
 	s := serializerOf(mediaType).Serializer
-	return runtime.NewCodec(runtime.WithVersionEncoder{Version: k.at(version).GroupVersion(), Encoder: s, ObjectTyper: scheme.Scheme}, runtime.WithoutVersionDecoder{Decoder: s})
+	return runtime.NewCodec(runtime.WithVersionEncoder{Version: k.at(version).GroupVersion(), Encoder: s, ObjectTyper: kube.Scheme}, runtime.WithoutVersionDecoder{Decoder: s})
 }
 
 func (k *kind) encode(o object) ([]byte, error) {

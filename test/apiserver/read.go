@@ -22,7 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // key is that of the object that a request is about.
@@ -156,7 +157,7 @@ func (c *call) answerList(items []runtime.Object, m metav1.ListMeta) (err error)
 	gvk.Kind += "List"
 	var list runtime.Object = &unstructured.UnstructuredList{}
 	if c.k.sample != nil {
-		if list, err = scheme.Scheme.New(gvk); err != nil {
+		if list, err = kube.Scheme.New(gvk); err != nil {
 			return err
 		}
 	}

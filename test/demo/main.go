@@ -1,7 +1,7 @@
 // Command demo fences a hung node, on this machine alone: three workers with simulated hosts behind IPMI and Redfish, and
 // fenced and fencectl as they are shipped. A stand-in serves the Kubernetes API; with CONTROLPLANE=real it is a control
-// plane built from source. With KEEP=1 everything is left running until Ctrl-C. It needs Go and git, no root and no
-// package, and ends non-zero when the node does not come back whole.
+// plane of the programs that the rig finds or builds. With KEEP=1 everything is left running until Ctrl-C. It needs no root and no
+// package, and Go only if it has to build that control plane. It ends non-zero when the node does not come back whole.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 const (
 	hungWorker = "worker-1"
 	unhealthy  = 2 * time.Second // the check's timeout
-	playTime   = 2 * time.Minute // from the curtain to the end
+	playTime   = 5 * time.Minute // from the curtain to the end, on a machine that is busy
 )
 
 func main() {
@@ -46,12 +46,11 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Println(c.intro)
-	dir, err := os.MkdirTemp("", "fenced-demo-")
+	programs, err := shipped()
 	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
+		return err
 	}
-	defer os.RemoveAll(dir)
-	s, err := prepare(ctx, dir, c)
+	s, err := prepare(ctx, programs, c)
 	if err != nil {
 		return err
 	}
@@ -66,10 +65,33 @@ func run(ctx context.Context) (err error) {
 	if _, err := s.StartDaemon(limited); err != nil {
 		return err
 	}
-	if err := play(limited, s, s.Worker(hungWorker), c); err != nil || os.Getenv("KEEP") == "" {
+	if err := play(limited, s, s.Worker(hungWorker), c); err != nil {
 		return err
 	}
-	return keep(ctx, s, filepath.Join(dir, "fencectl"))
+	if file := os.Getenv("SVG"); file != "" {
+		if err := draw(limited, s, file); err != nil {
+			return err
+		}
+	}
+	if os.Getenv("KEEP") == "" {
+		return nil
+	}
+	return keep(ctx, s, programs.Fencectl)
+}
+
+// shipped are the programs as they are shipped. They lie beside this one.
+func shipped() (scene.Programs, error) {
+	demo, err := os.Executable()
+	if err != nil {
+		return scene.Programs{}, fmt.Errorf("find fenced and fencectl: %w", err)
+	}
+	p := scene.Programs{Fenced: filepath.Join(filepath.Dir(demo), "fenced"), Fencectl: filepath.Join(filepath.Dir(demo), "fencectl")}
+	for _, path := range []string{p.Fenced, p.Fencectl} {
+		if _, err := os.Stat(path); err != nil {
+			return p, fmt.Errorf("find fenced and fencectl beside the demo: %w; make demo puts them there", err)
+		}
+	}
+	return p, nil
 }
 
 // choice is the control plane that the demo runs on.
@@ -85,7 +107,7 @@ func chosen() (choice, error) {
 			intro: "fenced demo: one host of three hangs.\n" +
 				"Real: fenced and fencectl as they are shipped, and the IPMI (RMCP+ over UDP) and Redfish (TLS) that they speak.\n" +
 				"Stand-ins: the Kubernetes API, in memory; what marks a silent Node Unknown; the hosts, their BMCs and their kubelets.\n" +
-				"`make demo CONTROLPLANE=real` runs the same on a real etcd, kube-apiserver and kube-controller-manager.",
+				"With CONTROLPLANE=real it runs on a real etcd, kube-apiserver and kube-controller-manager.",
 			starts:  "starting the Kubernetes API in memory and three workers ...",
 			loses:   "no heartbeat: a stand-in for kube-controller-manager sets Ready=Unknown",
 			counts:  "Node deleted, by the audit log of the Kubernetes API",
@@ -93,8 +115,8 @@ func chosen() (choice, error) {
 		}, nil
 	case "real":
 		return choice{
-			intro: "fenced demo: one host of three hangs, on a real Kubernetes control plane. A first run builds it from source,\n" +
-				"which takes several minutes on 2 cores, once; the play itself takes about a minute.",
+			intro: "fenced demo: one host of three hangs, on a real Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager\n" +
+				"of KUBEBUILDER_ASSETS, if that names a directory with them; else those beside the demo, or that this user has built before; else built from source now.",
 			starts: "starting etcd, kube-apiserver, kube-controller-manager and three workers ...",
 			loses:  "kube-controller-manager sets Ready=Unknown",
 			counts: "Node deleted, by the API server's audit log",
@@ -102,6 +124,21 @@ func chosen() (choice, error) {
 	default:
 		return choice{}, fmt.Errorf("CONTROLPLANE is %q; leave it out, or use CONTROLPLANE=real", name)
 	}
+}
+
+// draw writes the picture of the run into a file.
+func draw(ctx context.Context, s *scene.Scene, file string) error {
+	r, err := s.Fencectl(ctx, "timeline", hungWorker, "-o", "svg")
+	if err != nil {
+		return err
+	}
+	if r.Exit != 0 {
+		return fmt.Errorf("draw the timeline: %s", r.Stderr)
+	}
+	if err := os.WriteFile(file, []byte(r.Stdout), 0o644); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
 }
 
 // keep leaves the scene running until Ctrl-C.
@@ -116,19 +153,8 @@ func keep(ctx context.Context, s *scene.Scene, fencectl string) error {
 	return nil
 }
 
-// prepare builds what is needed, fenced and fencectl into dir, and sets the
-// scene.
-func prepare(ctx context.Context, dir string, c choice) (*scene.Scene, error) {
-	if c.standIn == nil {
-		if _, err := rig.Binaries(ctx, os.Stdout); err != nil {
-			return nil, err
-		}
-	}
-	fmt.Println("building fenced and fencectl ...")
-	programs, err := scene.Build(ctx, dir, false)
-	if err != nil {
-		return nil, err
-	}
+// prepare sets the scene.
+func prepare(ctx context.Context, programs scene.Programs, c choice) (*scene.Scene, error) {
 	fmt.Println(c.starts)
 	return scene.New(ctx, scene.Options{
 		Programs: programs,
@@ -138,7 +164,10 @@ func prepare(ctx context.Context, dir string, c choice) (*scene.Scene, error) {
 			{Name: "worker-2", Protocol: scene.IPMI},
 			{Name: "worker-3", Protocol: scene.Redfish},
 		},
-		BootDelay: 3 * time.Second, StandIn: c.standIn,
+		// Kubelets renew their Leases every second here, and as usual after a quarter of what a Lease lasts.
+		LeaseDuration: 4 * time.Second, StandIn: c.standIn,
+		// The variable is that of setup-envtest, the tool of the Kubernetes project for tests of controllers. make bundle puts them beside fenced.
+		Assets: []string{os.Getenv("KUBEBUILDER_ASSETS"), filepath.Dir(programs.Fenced)}, Progress: os.Stdout,
 	})
 }
 
@@ -172,7 +201,7 @@ func play(ctx context.Context, s *scene.Scene, w *scene.Worker, c choice) error 
 
 // verify looks at the cluster itself: fenced's own word is no proof.
 func verify(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 	if err != nil {

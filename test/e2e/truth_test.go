@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fenced/fenced/internal/wire"
@@ -210,9 +211,10 @@ func metric(ctx context.Context, t *testing.T, addr, name string) string {
 // tried again is left out: a controller may change a Node just when it is restored.
 func described(ctx context.Context, t *testing.T, c *rig.ControlPlane, objects ...runtime.Object) []string {
 	t.Helper()
+	typed := must.Do(kubernetes.NewForConfig(must.Do(c.RESTConfig("describer", rig.AdminGroup))(t)))(t)
 	var found []corev1.Event
 	for _, o := range objects {
-		list := must.Do(c.Client().CoreV1().Events(metav1.NamespaceAll).SearchWithContext(ctx, scheme.Scheme, o))(t)
+		list := must.Do(typed.CoreV1().Events(metav1.NamespaceAll).SearchWithContext(ctx, scheme.Scheme, o))(t)
 		found = append(found, list.Items...)
 	}
 	found = slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "fenced" || e.Reason == "ActionFailed" })

@@ -23,6 +23,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/configs"
 )
 
 // Apply creates or updates every document of a YAML file, as the administrator
@@ -41,7 +43,7 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest []byte) error {
 }
 
 func (c *ControlPlane) apply(ctx context.Context, obj *unstructured.Unstructured) error {
-	client, err := c.clientFor(obj)
+	client, err := c.clientFor(ctx, obj)
 	if err != nil {
 		return err
 	}
@@ -80,9 +82,9 @@ func documents(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-func (c *ControlPlane) clientFor(obj *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+func (c *ControlPlane) clientFor(ctx context.Context, obj *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := obj.GroupVersionKind()
-	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	m, err := c.mapper.RESTMapping(ctx, gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return nil, fmt.Errorf("find the resource of %s: %w", gvk, err)
 	}
@@ -97,14 +99,14 @@ func (c *ControlPlane) clientFor(obj *unstructured.Unstructured) (dynamic.Resour
 
 // clientOf returns a client for the objects of a resource in Namespace, or for all of them if the
 // resource is not namespaced.
-func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
-	gvk, err := c.mapper.KindFor(r)
+func (c *ControlPlane) clientOf(ctx context.Context, r schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
+	gvk, err := c.mapper.KindFor(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("find the kind of %s: %w", r, err)
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
-	return c.clientFor(obj)
+	return c.clientFor(ctx, obj)
 }
 
 // secretsBinding is what configs/rbac.yaml tells the administrator to create in each namespace of BareMetalHosts.
@@ -118,7 +120,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + FencedUse
 // ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is part of the product, with the binding
 // that it asks for in Namespace, and no other rights.
 func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
-	if err := c.ApplyConfig(ctx, "rbac.yaml"); err != nil {
+	if err := c.Apply(ctx, configs.Evaluate); err != nil {
 		return err
 	}
 	return c.Apply(ctx, []byte(secretsBinding))
@@ -130,7 +132,7 @@ func (c *ControlPlane) InstallMedik8s(ctx context.Context) error {
 	if err := c.CreateNamespace(ctx, "medik8s-leases"); err != nil {
 		return err
 	}
-	return c.ApplyConfig(ctx, "rbac-medik8s.yaml")
+	return c.Apply(ctx, configs.Medik8s)
 }
 
 // ApplyConfig applies a manifest of configs/, which is part of the product.
@@ -232,7 +234,7 @@ func orElse(s, other string) string {
 // create.
 func (c *ControlPlane) createWithStatus(ctx context.Context, obj *unstructured.Unstructured, status map[string]any,
 ) (*unstructured.Unstructured, error) {
-	client, err := c.clientFor(obj)
+	client, err := c.clientFor(ctx, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +281,7 @@ func (c *ControlPlane) SetStatus(ctx context.Context, r schema.GroupVersionResou
 }
 
 func (c *ControlPlane) merge(ctx context.Context, r schema.GroupVersionResource, name string, change any, sub ...string) error {
-	client, err := c.clientOf(r)
+	client, err := c.clientOf(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -19,13 +19,15 @@ import (
 
 const kubernetesVersion = "v1.36.3"
 
-// The programs are built in this order. The quickest is the first, and shows that the build works.
-var programs = []struct{ name, pkg, takes string }{
-	{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"},
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "3 to 5 minutes"},
-	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "a minute"},
-	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "half a minute"},
-}
+// program is one that is built from the module test/controlplane.
+type program struct{ name, pkg, takes string }
+
+var (
+	etcd      = program{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"}
+	apiServer = program{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "3 to 5 minutes"}
+	manager   = program{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "a minute"}
+	scheduler = program{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "half a minute"}
+)
 
 // The programs contain their true version: an API server with version v0.0.0-master enables the
 // features of another release.
@@ -35,12 +37,51 @@ const linkFlags = "-s -w" +
 	" -X k8s.io/component-base/version.gitMinor=36" +
 	" -X k8s.io/client-go/pkg/version.gitVersion=" + kubernetesVersion
 
-// Binaries returns the directory that holds etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler. It builds them first if this user has never built this version of them.
-// It writes to progress, which may be io.Discard. If several processes call it at the same time, one
-// of them builds and the others wait.
-func Binaries(ctx context.Context, progress io.Writer) (string, error) {
-	return cached(ctx, "controlplane", kubernetesVersion, linkFlags, progress, buildAll)
+// Binaries returns the directory that holds etcd, kube-apiserver, kube-controller-manager and kube-scheduler. It builds those of them
+// that this user has never built in this version. It writes to progress, which may be io.Discard. If several processes call it at the
+// same time, one of them builds and the others wait.
+func Binaries(ctx context.Context, progress io.Writer) (dir string, err error) {
+	for _, p := range []program{etcd, apiServer, manager, scheduler} { // the quickest first: it shows that the build works
+		path, err := p.cached(ctx, progress)
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Dir(path)
+	}
+	return dir, nil
+}
+
+// Programs returns the paths of what a control plane needs, by name: each from the first of the directories in which it is, else from the
+// cache, else built. kube-scheduler is not among them, because most control planes run none.
+func Programs(ctx context.Context, assets []string, progress io.Writer) (map[string]string, error) {
+	paths := map[string]string{}
+	for _, p := range []program{etcd, apiServer, manager} {
+		path, found := p.in(assets)
+		if !found {
+			var err error
+			if path, err = p.cached(ctx, progress); err != nil {
+				return nil, err
+			}
+		}
+		fmt.Fprintf(progress, "taking %s\n", path)
+		paths[p.name] = path
+	}
+	return paths, nil
+}
+
+func (p program) in(assets []string) (path string, found bool) {
+	for _, dir := range assets {
+		if path := filepath.Join(dir, p.name); dir != "" && built(path) {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+func (p program) cached(ctx context.Context, progress io.Writer) (string, error) {
+	return cached(ctx, "controlplane", p.name, kubernetesVersion, linkFlags, progress, func(ctx context.Context, module, out string, progress io.Writer) error {
+		return buildOne(ctx, module, out, p.pkg, linkFlags, p.name, p.takes+" on 2 cores", progress)
+	})
 }
 
 const kubectlPackage = "k8s.io/kubernetes/cmd/kubectl"
@@ -48,16 +89,17 @@ const kubectlPackage = "k8s.io/kubernetes/cmd/kubectl"
 // Kubectl returns the directory that holds kubectl, of the version of the control plane. Like
 // Binaries, it builds it if this user never did.
 func Kubectl(ctx context.Context, progress io.Writer) (string, error) {
-	return cached(ctx, "kubectl", kubernetesVersion, linkFlags, progress, func(ctx context.Context, module, dir string, progress io.Writer) error {
-		return buildOne(ctx, module, filepath.Join(dir, "kubectl"), kubectlPackage, linkFlags, "kubectl", "a minute on 2 cores", progress)
+	path, err := cached(ctx, "kubectl", "kubectl", kubernetesVersion, linkFlags, progress, func(ctx context.Context, module, out string, progress io.Writer) error {
+		return buildOne(ctx, module, out, kubectlPackage, linkFlags, "kubectl", "a minute on 2 cores", progress)
 	})
+	return filepath.Dir(path), err
 }
 
-// cached returns the directory in the user's cache that holds what is built from the module
-// test/NAME. If it is not there, build makes it in a directory beside it, which is then put in place.
-// The directory has another name for each version, for the content of the module and for flags.
-func cached(ctx context.Context, name, version, flags string, progress io.Writer,
-	build func(ctx context.Context, module, dir string, progress io.Writer) error,
+// cached returns a file in the user's cache that is built from the module test/NAME, or the directory that holds such files if file is
+// empty. If it is not there, build makes it beside its place, where it is then put. The directory has another name for each version, for the content
+// of the module and for flags.
+func cached(ctx context.Context, name, file, version, flags string, progress io.Writer,
+	build func(ctx context.Context, module, out string, progress io.Writer) error,
 ) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -72,12 +114,12 @@ func cached(ctx context.Context, name, version, flags string, progress io.Writer
 	if err != nil {
 		return "", fmt.Errorf("find a place to keep the programs of the tests: %w", err)
 	}
-	cache := filepath.Join(user, "fenced-test", name)
-	dir := filepath.Join(cache, version+"-"+key)
-	if built(dir) {
-		return dir, nil
+	dir := filepath.Join(user, "fenced-test", name, version+"-"+key)
+	place := filepath.Join(dir, file)
+	if built(place) {
+		return place, nil
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 		return "", fmt.Errorf("make the cache of the tests' programs: %w", err)
 	}
 	unlock, err := lock(ctx, dir+".lock", progress)
@@ -85,26 +127,23 @@ func cached(ctx context.Context, name, version, flags string, progress io.Writer
 		return "", err
 	}
 	defer unlock()
-	if built(dir) { // by the process that held the lock before
-		return dir, nil
+	if built(place) { // by the process that held the lock before
+		return place, nil
 	}
-	tmp := dir + ".tmp"
+	tmp := place + ".tmp"
 	_ = os.RemoveAll(tmp) // a build that was killed left it; this process holds the lock
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return "", fmt.Errorf("make a build directory: %w", err)
-	}
 	if err := build(ctx, module, tmp, progress); err != nil {
 		return "", err
 	}
-	if err := os.Rename(tmp, dir); err != nil {
+	if err := os.Rename(tmp, place); err != nil {
 		return "", fmt.Errorf("put what was built in place: %w", err)
 	}
-	return dir, nil
+	return place, nil
 }
 
-func built(dir string) bool {
-	_, err := os.Stat(dir)
-	return err == nil // cached renames a complete directory into place
+func built(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil // cached renames what is complete into place
 }
 
 // buildKey changes with everything that the programs are built from.
@@ -126,17 +165,6 @@ func buildKey(ctx context.Context, module, flags string) (string, error) {
 	h.Write(out)
 	h.Write([]byte(flags))
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
-}
-
-func buildAll(ctx context.Context, module, dir string, progress io.Writer) error {
-	fmt.Fprintf(progress, "building the control plane once, about 5 minutes on 2 cores, in %s\n", dir)
-	for i, p := range programs {
-		what := fmt.Sprintf("%s (%d/%d)", p.name, i+1, len(programs))
-		if err := buildOne(ctx, module, filepath.Join(dir, p.name), p.pkg, linkFlags, what, p.takes, progress); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // buildOne builds pkg of a module, and tells progress that it builds what, and how long that takes.

@@ -29,8 +29,8 @@ func CAPIResource(version, plural string) schema.GroupVersionResource {
 // capi is the served version of Cluster API, and knows its shapes.
 type capi string
 
-func (c *ControlPlane) capi() (capi, error) {
-	m, err := c.mapper.RESTMapping(schema.GroupKind{Group: capiGroup, Kind: "Machine"})
+func (c *ControlPlane) capi(ctx context.Context) (capi, error) {
+	m, err := c.mapper.RESTMapping(ctx, schema.GroupKind{Group: capiGroup, Kind: "Machine"})
 	if err != nil {
 		return "", fmt.Errorf("find the version of Cluster API: %w", err)
 	}
@@ -73,7 +73,7 @@ func (c *ControlPlane) createCAPI(ctx context.Context, v capi, obj *unstructured
 // CreateCAPICluster creates a Cluster in the state in which the controllers of Cluster API leave a
 // running one, in the shape of the served version.
 func (c *ControlPlane) CreateCAPICluster(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	v, err := c.capi()
+	v, err := c.capi(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (c *ControlPlane) CreateCAPICluster(ctx context.Context, name string) (*uns
 // CreateCAPIMachineSet creates a MachineSet without Machines. It replaces nothing, because no
 // controller runs.
 func (c *ControlPlane) CreateCAPIMachineSet(ctx context.Context, cluster, name string) (*unstructured.Unstructured, error) {
-	v, err := c.capi()
+	v, err := c.capi(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (c *ControlPlane) CreateCAPIMachineSet(ctx context.Context, cluster, name s
 // CreateCAPIControlPlane creates a KubeadmControlPlane without Machines. It replaces nothing, because
 // no controller runs.
 func (c *ControlPlane) CreateCAPIControlPlane(ctx context.Context, cluster, name string) (*unstructured.Unstructured, error) {
-	v, err := c.capi()
+	v, err := c.capi(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func NamesCAPIMachine(machine string) map[string]string {
 // CreateCAPIMachine creates a Machine with its status, as the controllers of Cluster API leave it, in
 // the shape of the served version.
 func (c *ControlPlane) CreateCAPIMachine(ctx context.Context, m CAPIMachine) (*unstructured.Unstructured, error) {
-	v, err := c.capi()
+	v, err := c.capi(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (r TemplateRef) object() map[string]any {
 // version. In v1beta1 the API server gets the values as they are, even invalid ones. In v1beta2
 // durations are whole seconds, as Cluster API converts them.
 func (c *ControlPlane) CreateCAPICheck(ctx context.Context, k CAPICheck) (*unstructured.Unstructured, error) {
-	v, err := c.capi()
+	v, err := c.capi(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ const (
 // ClusterAPIBinary returns the directory that holds the manager of the Cluster API and its manifests.
 // Like Binaries, it builds them if this user never did.
 func ClusterAPIBinary(ctx context.Context, progress io.Writer) (string, error) {
-	return cached(ctx, "clusterapi", clusterAPIVersion, clusterAPIFlags+fmt.Sprint(clusterAPIEdits), progress, buildClusterAPI)
+	return cached(ctx, "clusterapi", "", clusterAPIVersion, clusterAPIFlags+fmt.Sprint(clusterAPIEdits), progress, buildClusterAPI)
 }
 
 // buildClusterAPI builds the manager in a copy of its module, because Go replaces no file below its

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // Options are the options of a control plane. The zero value is usable.
@@ -36,6 +34,8 @@ type Options struct {
 	// StandIn starts what serves the API in place of etcd and kube-apiserver. What it deletes it writes to the audit log. A loop of
 	// this package stands in for the controller manager then, and there is no RBAC. nil: the real programs.
 	StandIn func(audit io.Writer) (API, error)
+	// Assets are directories whose etcd, kube-apiserver and kube-controller-manager are used; see Programs.
+	Assets []string
 	// Dir is the directory in which the control plane makes its own one; the system's temporary
 	// directory if empty.
 	Dir string
@@ -45,7 +45,7 @@ type Options struct {
 // after StartScheduler.
 type ControlPlane struct {
 	dir  workDir
-	bin  string
+	bin  map[string]string // the paths of the programs, by name
 	opts Options
 	ca   *authority
 	loan *loan // nil unless a Pool lends it
@@ -57,9 +57,9 @@ type ControlPlane struct {
 	mu                            sync.Mutex // guards the processes, which tests stop and start
 	etcd, api, manager, scheduler *process
 
-	client  kubernetes.Interface
+	client  *kube.Client
 	dynamic dynamic.Interface
-	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	mapper  *kube.Mapper
 }
 
 // Start brings up a control plane with the CRDs, the machine namespace and the
@@ -87,7 +87,7 @@ func prepare(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.StandIn != nil {
 		return &ControlPlane{opts: o}, nil
 	}
-	bin, err := Binaries(ctx, o.Progress)
+	bin, err := Programs(ctx, o.Assets, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -204,13 +204,13 @@ func (c *ControlPlane) connect() error {
 		return err
 	}
 	cfg.WarningHandler = rest.NoWarnings{} // of versions that are deprecated
-	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
+	if c.client, err = kube.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("make the administrator's client: %w", err)
 	}
 	if c.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("make the administrator's dynamic client: %w", err)
 	}
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
+	c.mapper = kube.NewMapper(c.client)
 	return nil
 }
 
@@ -230,7 +230,7 @@ func (c *ControlPlane) Dir() string { return c.dir.path }
 func (c *ControlPlane) KeepLogs() string { return c.dir.keepLogs() }
 
 // Client is the administrator's typed client.
-func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
+func (c *ControlPlane) Client() *kube.Client { return c.client }
 
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
@@ -271,5 +271,5 @@ func (c *ControlPlane) Died() error {
 }
 
 func (c *ControlPlane) run(name string, args []string) (*process, error) {
-	return startProcess(c.dir.path, filepath.Join(c.bin, name), args)
+	return startProcess(c.dir.path, c.bin[name], args)
 }

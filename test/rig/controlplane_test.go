@@ -18,10 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fenced/fenced/test/kube"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
 
 func TestServerSaysItsTrueVersion(t *testing.T) {
 	c := rigtest.Shared(t)
-	v := must.Do(c.Client().Discovery().ServerVersion())(t)
+	v := must.Do(c.Client().Version(t.Context()))(t)
 	assert.Equal(t, "v1.36.3", v.GitVersion)
 }
 
@@ -41,7 +40,7 @@ func TestFencedHasItsRoleAndNoMore(t *testing.T) {
 	require.NoError(t, c.CreateSecret(ctx, secret, map[string]string{"username": "u"}))
 	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
 	cfg := must.Do(clientcmd.BuildConfigFromFlags("", path))(t)
-	fenced := must.Do(kubernetes.NewForConfig(cfg))(t)
+	fenced := must.Do(kube.NewForConfig(cfg))(t)
 
 	_, err := fenced.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	assert.NoError(t, err, "Nodes are what it watches")
@@ -430,7 +429,7 @@ func TestDeletionsWithoutAnAnswer(t *testing.T) {
 }
 
 // without are those of uids, UID by name, whose Node is there no more.
-func without(t require.TestingT, ctx context.Context, nodes corev1client.NodeInterface, uids map[string]string) map[string]string {
+func without(t require.TestingT, ctx context.Context, nodes *kube.Nodes, uids map[string]string) map[string]string {
 	list := must.Do(nodes.List(ctx, metav1.ListOptions{}))(t)
 	left := maps.Clone(uids)
 	for _, n := range list.Items {

@@ -16,10 +16,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // FencedUser is the user that configs/rbac.yaml binds fenced's rights to.
@@ -75,13 +76,13 @@ func (c *ControlPlane) Kubeconfig(user string, groups ...string) (string, error)
 
 // KubeletClient authenticates as the kubelet of a node. The Node authorizer restricts it to its own
 // Node and Lease. The audit log shows system:node:NAME.
-func (c *ControlPlane) KubeletClient(node string) (kubernetes.Interface, error) {
+func (c *ControlPlane) KubeletClient(node string) (*kube.Client, error) {
 	cfg, err := c.RESTConfig("system:node:"+node, "system:nodes")
 	if err != nil {
 		return nil, err
 	}
 	cfg.ContentType = runtime.ContentTypeProtobuf // like a kubelet: there are many of them
-	return kubernetes.NewForConfig(cfg)
+	return kube.NewForConfig(cfg)
 }
 
 // authority signs the certificates of servers and of users. One CA is enough for a cluster that runs

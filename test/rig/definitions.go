@@ -139,7 +139,7 @@ func (c *ControlPlane) serves(ctx context.Context, def *unstructured.Unstructure
 	group, _, _ := unstructured.NestedString(def.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(def.Object, "spec", "names", "kind")
 	c.mapper.Reset()
-	_, err = c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versionOf(def))
+	_, err = c.mapper.RESTMapping(ctx, schema.GroupKind{Group: group, Kind: kind}, versionOf(def))
 	if meta.IsNoMatchError(err) {
 		return false, nil
 	}

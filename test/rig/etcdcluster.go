@@ -53,7 +53,7 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdCluster, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	bin, err := Binaries(ctx, o.Progress)
+	bin, err := etcd.cached(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (c *EtcdCluster) Restart(i int) error {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p, err := startProcess(c.file(m.name), filepath.Join(c.bin, "etcd"), c.args(m))
+	p, err := startProcess(c.file(m.name), c.bin, c.args(m))
 	if err != nil {
 		return err
 	}

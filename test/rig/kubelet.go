@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/fenced/fenced/test/kube"
 )
 
 // KubeletOptions describe one simulated host and the kubelet on it.
@@ -38,6 +39,8 @@ type KubeletOptions struct {
 	BootDelay time.Duration
 	// LeaseEvery is the time between two heartbeats; 1 s if zero.
 	LeaseEvery time.Duration
+	// LeaseDuration is what the Lease says of itself; 40 s, the kubelet's default, if zero.
+	LeaseDuration time.Duration
 	// RenewEvery is the time between two renewals of the Lease, if they are less frequent than the
 	// updates of the status; LeaseEvery if zero.
 	RenewEvery time.Duration
@@ -47,7 +50,7 @@ type KubeletOptions struct {
 // With power it boots and behaves like a kubelet.
 type Kubelet struct {
 	opts   KubeletOptions
-	client kubernetes.Interface
+	client *kube.Client
 
 	mu     sync.Mutex
 	zombie bool
@@ -58,12 +61,15 @@ const powerPoll = 100 * time.Millisecond
 
 // NewKubelet creates a host; Run starts it. The client should come from
 // ControlPlane.KubeletClient.
-func NewKubelet(client kubernetes.Interface, o KubeletOptions) *Kubelet {
+func NewKubelet(client *kube.Client, o KubeletOptions) *Kubelet {
 	if o.BootDelay == 0 {
 		o.BootDelay = time.Second
 	}
 	if o.LeaseEvery == 0 {
 		o.LeaseEvery = time.Second
+	}
+	if o.LeaseDuration == 0 {
+		o.LeaseDuration = 40 * time.Second
 	}
 	o.Address = orElse(o.Address, "192.0.2.1")
 	return &Kubelet{opts: o, client: client}
@@ -131,7 +137,7 @@ func (k *Kubelet) SetZombie(on bool) {
 
 // Reinstall changes the Node name and the system UUID of the host from the next boot on. client must
 // be that of a kubelet with that name.
-func (k *Kubelet) Reinstall(client kubernetes.Interface, nodeName, systemUUID string) {
+func (k *Kubelet) Reinstall(client *kube.Client, nodeName, systemUUID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.client, k.opts.NodeName, k.opts.SystemUUID = client, nodeName, systemUUID
@@ -149,7 +155,7 @@ func (k *Kubelet) BootID() string {
 
 // boot is one run of a kubelet, from power on to power loss, with the state that it has in memory.
 type boot struct {
-	client kubernetes.Interface
+	client *kube.Client
 	opts   KubeletOptions
 	bootID string
 	lease  *coordinationv1.Lease // as last written; nil if it must be read
@@ -157,7 +163,7 @@ type boot struct {
 	done   chan struct{}
 }
 
-func startBoot(ctx context.Context, client kubernetes.Interface, o KubeletOptions) *boot {
+func startBoot(ctx context.Context, client *kube.Client, o KubeletOptions) *boot {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &boot{client: client, opts: o, bootID: string(uuid.NewUUID()), cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -313,8 +319,6 @@ func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status co
 	})
 }
 
-const leaseSeconds = 40 // the kubelet's default
-
 // renewLease is the heartbeat. A running kubelet overwrites the Lease that it last wrote. It continues
 // to do so when its Node is deleted, until the garbage collector deletes the Lease. It creates no new
 // Lease without a Node.
@@ -340,7 +344,7 @@ func (b *boot) createLease(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the owner of the Lease of Node %s: %w", b.opts.NodeName, err)
 	}
-	seconds, renewed := int32(leaseSeconds), metav1.NewMicroTime(time.Now())
+	seconds, renewed := int32(b.opts.LeaseDuration/time.Second), metav1.NewMicroTime(time.Now())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, Namespace: corev1.NamespaceNodeLease,

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -163,46 +163,31 @@ func readyOf(n *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
+// forbidden is an administrator's policy: name, node, annotation, message.
+const forbidden = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    resourceRules: [{resourceNames: [%[2]s], operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [nodes]}]
+  validations:
+    - expression: '!has(object.metadata.annotations) || !(%[3]q in object.metadata.annotations)'
+      message: %[4]q
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny]}
+`
+
 // Forbid makes the API server refuse every change that gives a Node an annotation, as an
 // administrator's policy may. It returns when the server does so. allow ends that.
 func (c *ControlPlane) Forbid(ctx context.Context, node, annotation, message string) (allow func(context.Context) error, err error) {
 	name := "forbid-" + node
-	policies, bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				ResourceNames: []string{node},
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("!has(object.metadata.annotations) || !(%q in object.metadata.annotations)", annotation), Message: message,
-			}},
-		},
+	if err := c.Apply(ctx, fmt.Appendf(nil, forbidden, name, node, annotation, message)); err != nil {
+		return nil, err
 	}
-	if _, err := createWhileBusy(ctx, func() (*admissionv1.ValidatingAdmissionPolicy, error) {
-		return policies.Create(ctx, policy, metav1.CreateOptions{})
-	}, func() (*admissionv1.ValidatingAdmissionPolicy, error) {
-		return policies.Get(ctx, name, metav1.GetOptions{})
-	}); err != nil {
-		return nil, fmt.Errorf("create the policy %s: %w", name, err)
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
-	if _, err := createWhileBusy(ctx, func() (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
-		return bindings.Create(ctx, binding, metav1.CreateOptions{})
-	}, func() (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
-		return bindings.Get(ctx, name, metav1.GetOptions{})
-	}); err != nil {
-		return nil, fmt.Errorf("bind the policy %s: %w", name, err)
-	}
+	bindings := c.dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"})
 	allow = func(ctx context.Context) error {
 		if err := bindings.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			return fmt.Errorf("unbind the policy %s: %w", name, err)

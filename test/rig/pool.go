@@ -54,7 +54,7 @@ func (p *Pool) Stop() {
 }
 
 func (p *Pool) start(ctx context.Context, o Options) (*ControlPlane, error) {
-	if o.StandIn != nil { // it starts at once
+	if o.StandIn != nil || len(o.Assets) > 0 { // the first starts at once, the second is for the demo
 		return Start(ctx, o)
 	}
 	o.Dir = "" // the borrower's directory goes before the control plane
@@ -93,7 +93,7 @@ func (p *Pool) put(c *ControlPlane) {
 func (c *ControlPlane) lend(ctx context.Context, p *Pool) (err error) {
 	if c.loan == nil {
 		c.loan = &loan{pool: p}
-		if c.loan.groups, err = c.groups(); err != nil {
+		if c.loan.groups, err = c.groups(ctx); err != nil {
 			return err
 		}
 		if c.loan.content, err = c.content(ctx); err != nil {
@@ -193,7 +193,7 @@ func (c *ControlPlane) restore(ctx context.Context) error {
 		return err
 	}
 	err = wait(ctx, "the API groups of the CRDs to go", func() (bool, error) {
-		groups, err := c.groups()
+		groups, err := c.groups(ctx)
 		return slices.Equal(groups, c.loan.groups), err
 	})
 	if err != nil {
@@ -240,13 +240,13 @@ func (l *loan) restore(ctx context.Context, store *clientv3.Client) error {
 }
 
 // groups are the API groups that are served.
-func (c *ControlPlane) groups() ([]string, error) {
-	list, err := c.client.Discovery().ServerGroups()
+func (c *ControlPlane) groups(ctx context.Context) ([]string, error) {
+	list, err := c.client.Groups(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the API groups: %w", err)
+		return nil, err
 	}
 	var names []string
-	for _, g := range list.Groups {
+	for _, g := range list {
 		names = append(names, g.Name)
 	}
 	slices.Sort(names)
@@ -301,9 +301,9 @@ func (c *ControlPlane) awaitRights(ctx context.Context) error {
 
 // awaitCaches returns when the API server's caches hold what etcd holds: a list that names no version is that new.
 func (c *ControlPlane) awaitCaches(ctx context.Context) error {
-	lists, err := c.client.Discovery().ServerPreferredResources()
+	lists, err := c.client.Resources(ctx)
 	if err != nil {
-		return fmt.Errorf("list the API's resources: %w", err)
+		return err
 	}
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)

@@ -70,6 +70,10 @@ func (c *ControlPlane) startManager(ctx context.Context) error {
 // StartScheduler starts a kube-scheduler, and returns when it is ready. Stop ends it. Without it pods
 // stay where a test binds them.
 func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
+	bin, err := scheduler.cached(ctx, c.opts.Progress)
+	if err != nil {
+		return err
+	}
 	if c.schedulerPort, err = reservePort(); err != nil {
 		return err
 	}
@@ -77,7 +81,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := c.run("kube-scheduler", []string{
+	p, err := startProcess(c.dir.path, bin, []string{
 		"--kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.schedulerPort.number), "--permit-port-sharing",

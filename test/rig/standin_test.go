@@ -3,6 +3,7 @@ package rig_test
 import (
 	"context"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -47,4 +48,18 @@ func TestStandIn(t *testing.T) {
 	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
 	assert.FileExists(t, path)
 	assert.NoError(t, c.Died())
+}
+
+// TestSamplesAreValid: the samples of fencectl simulate are cut down, but an API server with the schemas of their kinds takes them.
+func TestSamplesAreValid(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	c := must.Do(rig.Start(ctx, rig.Options{
+		CRDs:    []rig.CRDs{rig.OpenShift, rig.Medik8s, rig.CAPIv1beta2},
+		StandIn: func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) },
+	}))(t)
+	t.Cleanup(c.Stop)
+	require.NoError(t, c.CreateNamespace(ctx, "metal"))
+	for _, sample := range []string{"openshift.yaml", "cluster-api.yaml", "medik8s.yaml"} { // fenced's own policies are no objects of a cluster
+		assert.NoError(t, c.Apply(ctx, must.Do(os.ReadFile("../../configs/samples/"+sample))(t)), sample)
+	}
 }

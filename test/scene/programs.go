@@ -59,7 +59,7 @@ func build(ctx context.Context, pkg, out string, tags ...string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-ldflags", "-s -w", "-o", out, pkg}
+	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", out, pkg}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -56,12 +56,16 @@ type Options struct {
 	BootDelay time.Duration
 	// LeaseEvery is the time between two heartbeats of a kubelet; 1 s if zero.
 	LeaseEvery time.Duration
+	// LeaseDuration is what a Lease of a kubelet says of itself; 40 s if zero.
+	LeaseDuration time.Duration
 	// BMCSessions is how many sessions an IPMI BMC has; 4 if zero.
 	BMCSessions int
 	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
 	// StandIn serves the API in place of the real programs; see rig.Options.
 	StandIn func(audit io.Writer) (rig.API, error)
+	// Assets are directories with programs of the control plane; see rig.Options.
+	Assets []string
 	// Pool lends the control planes; the scene starts its own if nil. When Stop is called, no program
 	// outside of the scene may know their addresses.
 	Pool *rig.Pool
@@ -165,7 +169,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
-		wanted[i].StandIn = s.opts.StandIn
+		wanted[i].StandIn, wanted[i].Assets = s.opts.StandIn, s.opts.Assets
 	}
 	start := rig.StartAll
 	if s.opts.Pool != nil {

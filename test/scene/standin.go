@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/fenced/fenced/test/kube"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -27,7 +27,7 @@ const standInEvery = 300 * time.Millisecond
 // that a test could build. It is a user of its own, so that the audit log shows what it
 // did. A call that fails is repeated at the next tick, as controllers do.
 type standIn struct {
-	typed   kubernetes.Interface
+	typed   *kube.Client
 	dynamic dynamic.Interface
 	// requests is the client for requests that a remediator carries out.
 	requests dynamic.Interface
@@ -41,7 +41,7 @@ func (s *Scene) runStandIn(name string, asks []string, tick func(context.Context
 		return err
 	}
 	var c standIn
-	if c.typed, err = kubernetes.NewForConfig(admin); err != nil {
+	if c.typed, err = kube.NewForConfig(admin); err != nil {
 		return err
 	}
 	if c.dynamic, err = dynamic.NewForConfig(admin); err != nil {

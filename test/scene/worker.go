@@ -106,7 +106,7 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 		labels["node-role.kubernetes.io/control-plane"] = ""
 	}
 	o := rig.KubeletOptions{
-		NodeName: spec.Name, SystemUUID: w.UUID, Labels: labels, BootDelay: s.opts.BootDelay, LeaseEvery: s.opts.LeaseEvery,
+		NodeName: spec.Name, SystemUUID: w.UUID, Labels: labels, BootDelay: s.opts.BootDelay, LeaseEvery: s.opts.LeaseEvery, LeaseDuration: s.opts.LeaseDuration,
 		Address: fmt.Sprintf("198.18.%d.%d", number/200, 10+number%200), // for benchmarks: never an address of this machine
 		Power:   func(context.Context) (bool, error) { return true, nil },
 	}
