@@ -48,7 +48,7 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// A host that is left off after the isolation is watched: an Off that turns out false freezes it, as in every other
+// A host that is left off on purpose is watched: an Off that turns out false freezes it, as in every other
 // phase in which it is believed off. Another boot of the same Node is no such sign: somebody has switched the host on. // I5
 func TestHostThatIsLeftOffIsWatched(t *testing.T) {
 	leftOff := func(code reason.Code) func(r *Run, s *Observation) {
@@ -91,6 +91,16 @@ func TestHostThatIsLeftOffIsWatched(t *testing.T) {
 			r.Proof = ProofHuman
 			registered(s, "b1")
 		}, Held, Nothing, "ConfirmedOffContradicted"},
+		{"a finalizer keeps the Node", Waiting, minute, func(r *Run, s *Observation) {
+			r.Reason, r.LeaveOff, r.Wait = reason.NodeFinalizer, true, &Wait{Since: ago(minute), Code: reason.NodeFinalizer, Count: 1}
+			s.Node.Deleting = true
+			renewed(s)
+		}, Held, Nothing, "FalseOff"},
+		{"left off on a confirmation that has expired, before the isolation", Held, minute, func(r *Run, s *Observation) {
+			r.LeaveOff, r.Reason = true, reason.Paused
+			s.Power.State, s.Node.Ready = bmc.Off, No
+			renewed(s)
+		}, Held, Nothing, "FalseOff"},
 		{"before an order", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); registered(s, "b1"); unfence(r) }, Held, Nothing, "FalseOff"},
 	})
 
