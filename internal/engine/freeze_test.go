@@ -66,6 +66,36 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 	})
 }
 
+// A host that is left off on purpose, after its Node was isolated, is frozen as well when its kubelet turns out to live:
+// also if the store did not answer at that moment, and nothing reads Off any more when it does. // I5
+func TestHostThatIsLeftOffIsFrozen(t *testing.T) {
+	for _, outage := range []time.Duration{0, time.Minute} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck() // only people act here
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Isolation = remediate.IsolateTaint })
+			time.Sleep(time.Second)
+			o := byHand
+			o.OffOnly = true
+			accepted(t)(e.Fence(t.Context(), o))
+			time.Sleep(10 * time.Minute)
+			stands(t, e, remediate.Held, reason.OperatorOff)
+
+			store.set(outage > 0)
+			w.SetLeaseMoving(true)
+			time.Sleep(30 * time.Second)
+			w.FailReads(noAnswer())
+			time.Sleep(outage)
+			store.set(false)
+			time.Sleep(time.Minute)
+			stands(t, e, remediate.Held, reason.FalseOff)
+			require.Len(t, freezesIn(t, store), 1)
+			assert.False(t, only(t, e).Isolated.IsZero())
+			assert.Equal(t, []int{1, 0}, []int{w.Count(bmc.CommandOff), w.Count(bmc.CommandOn)})
+			assert.NotNil(t, e.Forbidden(t.Context(), subject(t, e)), "frozen")
+		})
+	}
+}
+
 // After a person has released a freeze, a restart does not freeze the host again, although
 // the run that found the false Off is still Held.
 func TestUnfreezeOutlivesARestart(t *testing.T) {

@@ -76,7 +76,7 @@ func TestExplore(t *testing.T) {
 	var mu sync.Mutex
 	states, began := 0, time.Now()
 	t.Run("variant", func(t *testing.T) {
-		for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers, slowBoots, confirmationLies, clocksSet, waits, crowds, nodelessWorlds, releases, withdrawals, droppedRequests, otherMachines, otherRequests, owners) {
+		for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers, slowBoots, confirmationLies, clocksSet, waits, crowds, nodelessWorlds, releases, withdrawals, droppedRequests, otherMachines, otherRequests, owners, leftOffWorlds) {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
 				n := search(t, v)

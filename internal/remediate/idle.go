@@ -13,13 +13,21 @@ import (
 
 // idleRun keeps a run that waits, or that needs a person. Before the isolation it brings the host
 // back and ends by itself once the Node is healthy. After it, or when the host stays off on
-// purpose, a Held run only waits for an order.
+// purpose, a Held run only waits for an order, and watches that the Off is true.
 func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	before := (r.Isolated.IsZero() || anyOnPending(r)) && !r.LeaveOff
 	if before && r.Intervened {
 		r = nextIdleLevel(r, s, now)
 	}
 	r = recordWait(r, s, now)
+	if r.LeaveOff && s.Power.State == bmc.Off {
+		if why := falseOffReason(r, s); why != "" { // before every order: the next look carries that out // I5
+			r.LeaveOff = false
+			r, _, _ = holdFalseOff(r, why, now)
+			return r, Nothing, poll
+		}
+		r = recordOffLease(r, s, now)
+	}
 	if !isHealthy(r, s) {
 		r.HealthySince = time.Time{}
 	} else if r.HealthySince.IsZero() {

@@ -48,6 +48,86 @@ func TestHeld(t *testing.T) {
 	})
 }
 
+// A host that is left off on purpose is watched: an Off that turns out false freezes it, as in every other
+// phase in which it is believed off. Another boot of the same Node is no such sign: somebody has switched the host on. // I5
+func TestHostThatIsLeftOffIsWatched(t *testing.T) {
+	leftOff := func(code reason.Code) func(r *Run, s *Observation) {
+		return func(r *Run, s *Observation) {
+			isolatedRun(r, string(code))
+			r.LeaveOff, r.OffOnly, r.FoundOff, r.Proof = true, code == reason.OperatorOff, code == reason.FoundOff, ProofBMC
+			s.Power.State, s.Node = bmc.Off, Node{Exists: No}
+		}
+	}
+	offOnly := leftOff(reason.OperatorOff)
+	tainted := func(r *Run, s *Observation) {
+		offOnly(r, s)
+		taint(r)
+		s.Node = Node{Exists: Yes, UID: "u1", BootID: "b1", SystemUUID: "s", Ready: No, OutOfService: true}
+	}
+	renewed := func(s *Observation) { s.Lease.ResourceVersion = "v2" }
+	registered := func(s *Observation, boot string) {
+		s.Node = Node{Exists: Yes, UID: "u2", BootID: boot, SystemUUID: "s", Ready: Yes, Created: noon}
+	}
+	play(t, []scene{
+		{"nothing has moved", Held, minute, offOnly, Held, Nothing, "OperatorOff"},
+		{"tainted: its boot renews the Lease", Held, minute, func(r *Run, s *Observation) { tainted(r, s); renewed(s) }, Held, Nothing, "FalseOff"},
+		{"tainted: another boot has been switched on", Held, minute, func(r *Run, s *Observation) { tainted(r, s); renewed(s); s.Node.BootID = "b2" }, RestoreNode, Nothing, ""},
+		{"tainted, Metal3: the power lock is released first", Held, minute, func(r *Run, s *Observation) {
+			tainted(r, s)
+			metal3(r, s, Yes)
+			renewed(s)
+			s.Node.BootID = "b2"
+		}, Held, ReleasePowerLock, "OperatorOff"},
+		{"the same boot registers again", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); registered(s, "b1") }, Held, Nothing, "FalseOff"},
+		{"a Node registers although the BMC says Off", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); registered(s, "b2") }, Held, Nothing, "FalseOff"},
+		{"the host reads On: it was switched on", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); registered(s, "b2"); on(s) }, RestoreNode, Nothing, ""},
+		{"another machine's Node", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); registered(s, "b2"); s.Node.SystemUUID = "x" }, Held, Nothing, "OperatorOff"},
+		{"a lone Lease, once", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); renewed(s) }, Held, Nothing, "OperatorOff"},
+		{"a lone Lease, again", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); renewed(s); r.OffLease.Unregistered = true }, Held, Nothing, "FalseOff"},
+		{"what a process before has noted", Held, minute, func(r *Run, s *Observation) { tainted(r, s); renewed(s); r.OffLease.Seen = ago(minute) }, Held, Nothing, "OperatorOff"},
+		{"found off", Held, minute, func(r *Run, s *Observation) { leftOff(reason.FoundOff)(r, s); registered(s, "b1") }, Held, Nothing, "FalseOff"},
+		{"off on a confirmation: that was wrong", Held, minute, func(r *Run, s *Observation) {
+			leftOff(reason.ConfirmedOff)(r, s)
+			r.Proof = ProofHuman
+			registered(s, "b1")
+		}, Held, Nothing, "ConfirmedOffContradicted"},
+		{"a finalizer keeps the Node", Waiting, minute, func(r *Run, s *Observation) {
+			r.Reason, r.LeaveOff, r.Wait = reason.NodeFinalizer, true, &Wait{Since: ago(minute), Code: reason.NodeFinalizer, Count: 1}
+			s.Node.Deleting = true
+			renewed(s)
+		}, Held, Nothing, "FalseOff"},
+		{"left off on a confirmation that has expired, before the isolation", Held, minute, func(r *Run, s *Observation) {
+			r.LeaveOff, r.Reason = true, reason.Paused
+			s.Power.State, s.Node.Ready = bmc.Off, No
+			renewed(s)
+		}, Held, Nothing, "FalseOff"},
+		{"before an order", Held, minute, func(r *Run, s *Observation) { offOnly(r, s); registered(s, "b1"); unfence(r) }, Held, Nothing, "FalseOff"},
+	})
+
+	r, s := begin(Held, minute)
+	tainted(&r, &s)
+	renewed(&s)
+	unfence(&r)
+	r, _, _ = Next(r, s, noon)
+	assert.False(t, r.LeaveOff, "it is not off")
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, PowerOn, r.Step, "the next look carries the order out")
+}
+
+// leftOffWorlds are the searches of BMCs that lie about a host that is left off.
+var leftOffWorlds = []variant{
+	{name: "off only, a long lie", states: 12_500, offOnly: true, lieFor: 100, faults: join(crashes, power), budget: 2, want: "Held OperatorOff"},
+	{name: "off only, a long lie, taint, Metal3", states: 9_600, isolation: IsolateTaint, bmh: true, offOnly: true, lieFor: 100, faults: join(crashes, power, []fault{unfenceOrder}), budget: 2, want: "Held OperatorOff"},
+}
+
+var leftOffMutants = []mutant{
+	{"does not watch a host that is left off", "I5: a false Off of a host that is left off", variant{name: "m", offOnly: true, lieFor: 100, faults: []fault{foreignOn, lie}, budget: 2}, saying(func(r Run, _ Observation, r2 *Run, a *Action, _ time.Time) {
+		if r.Step == Held && r.LeaveOff && r2.Reason == reason.FalseOff {
+			*r2, *a = r, Nothing
+		}
+	})},
+}
+
 // triesAgain is the end of a run that waits and tries again for ever, in a world that never heals.
 const triesAgain = "tries again"
 

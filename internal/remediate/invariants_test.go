@@ -27,6 +27,9 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reason.ConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && falseOffReason(r, s) != "" {
 		fail("I5: a BMC that lies beside a confirmation is not frozen")
 	}
+	if r.Step.Idle() && r.LeaveOff && w.on && falseOffReason(r, s) != "" && r2.Reason != reason.FalseOff && r2.Reason != reason.ConfirmedOffContradicted {
+		fail("I5: a false Off of a host that is left off is not noticed")
+	}
 	if r2.Reason == reason.FalseOff && r.Reason != reason.FalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
 		fail("I5: a Node that no kubelet has made counts as a sign of life")
 	}

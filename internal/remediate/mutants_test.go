@@ -185,7 +185,7 @@ var mutants = []mutant{
 // TestExploreNoticesMutants shows that the search can fail: every planted bug
 // is found, and is found as what it is.
 func TestExploreNoticesMutants(t *testing.T) {
-	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, confirmationLieMutants, clockMutants, waitMutants, releaseMutants, withdrawalMutants, droppedMutants, otherMachineMutants, otherRequestMutants, ownerMutants) {
+	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, confirmationLieMutants, clockMutants, waitMutants, releaseMutants, withdrawalMutants, droppedMutants, otherMachineMutants, otherRequestMutants, ownerMutants, leftOffMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			x := explore(m.in, m.broken)

@@ -454,10 +454,10 @@ func (w *worker) apply(ctx context.Context, ev event.Event, next remediate.Run) 
 	return nil
 }
 
-// keepHeld keeps next, which could not be saved, if it is a step into Held: its reason, like one On
-// reading that contradicts a confirmation, may not be observed again. // I5, I26
+// keepHeld keeps next, which could not be saved, if it is a step into Held, or to another reason there:
+// the reason, like one On reading that contradicts a confirmation, may not be observed again. // I5, I26
 func (w *worker) keepHeld(next remediate.Run) {
-	if next.Step == remediate.Held && w.run.Step != remediate.Held {
+	if next.Step == remediate.Held && (w.run.Step != remediate.Held || w.run.Reason != next.Reason) {
 		w.held = &next
 	}
 }

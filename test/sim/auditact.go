@@ -160,8 +160,11 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 		w.violate("I7", h.Name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.Pods[h.Name])
 	}
 	k := attemptKey{r.ID, r.Attempt}
-	// Without a Node one renewal may be that of another machine, which registers in the next moment.
-	if seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Observation; !w.ledger.on[k] && seen.Node.Exists != remediate.No && c.moved(h, r, seen.Lease) {
+	// Without a Node one renewal may be that of another machine, which registers in the next moment. Another boot of the
+	// isolated Node may be that of somebody who has switched the host on: nobody can tell when it began.
+	seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Observation
+	another := seen.Node.UID == r.Target.NodeUID && seen.Node.BootID != "" && seen.Node.BootID != r.Target.BootID
+	if !w.ledger.on[k] && seen.Node.Exists != remediate.No && !another && c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.Name, "%s switches on although the Lease moved while the host was believed off", c)
 	}
 	w.ledger.on[k] = true // from now on the Lease may be renewed

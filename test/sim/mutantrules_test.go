@@ -184,6 +184,9 @@ func takesMetal(p *Plan) { takesNames(p); p.Metal = true }
 // copied is a world whose kubeconfig leads to a copy of the cluster at times.
 func copied(p *Plan) { few(p); p.Copies, p.Waits, p.Retry = 30, true, 5*time.Second }
 
+// tainted is a world of hosts that live on while their BMCs say Off, and whose Nodes stay.
+func tainted(p *Plan) { alive(p); p.Isolation = remediate.IsolateTaint }
+
 // limited is a world of hosts that do not boot any more, and a check with a limit.
 func limited(p *Plan) {
 	few(p)
@@ -319,6 +322,12 @@ var recordMutants = []recordMutant{
 		}
 	}}},
 	{"every kubelet is a sign of life", "I5", "no reading of Off was false", takesNames, looks(sameMachine)},
+	{"does not look at the Lease of a host that it has isolated", "I5", "switches on although the Lease moved", tainted, looks(func(f *run.Fresh, r remediate.Run) {
+		if !r.Isolated.IsZero() && r.OffLease != nil {
+			f.Observation.Lease.ResourceVersion = r.OffLease.ResourceVersion
+			f.Observation.PodsGone = remediate.No // so step 3 takes long
+		}
+	})},
 	{"says too early that it is over", "I22", "says Processing=False", changeable, options(func(o *engine.Options) { o.Clusters[0].Requests = early{o.Clusters[0].Requests} })},
 	{"a Machine has no Node", "I23", "after the pause or hold", heldByMachine, Defect{
 		Options: watch(unknownMachines),
