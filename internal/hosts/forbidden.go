@@ -28,7 +28,7 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 	if c.Protected(t) {
 		list = append(list, reason.Refusal{Reason: reason.Protected, Message: "hosts.d says that it is protected: only a person fences it"})
 	}
-	list = append(list, c.forbidden(s)...)
+	list = append(list, h.forbidden(c, s)...)
 	if why := c.opt.View.OtherNodeWithUUID(s.Node, s.SystemUUID); s.Node != "" && why != "" { // I9
 		list = append(list, reason.Refusal{Reason: reason.DuplicateUUID, Message: why})
 	}
@@ -43,8 +43,7 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 // forbidden lists the rules about its host for which a subject is not switched off: it
 // cannot be used, leads elsewhere than before, is frozen, is a duplicate, was never enrolled, or
 // is this daemon's own.
-func (c *Cluster) forbidden(s Subject) (list []reason.Refusal) {
-	h := c.hosts
+func (h *Hosts) forbidden(c *Cluster, s Subject) (list []reason.Refusal) {
 	add := func(code reason.Code, why string) {
 		if why != "" {
 			list = append(list, reason.Refusal{Reason: code, Message: why})
