@@ -50,6 +50,98 @@ func TestWatchShowsAgainAndEndsWithTheLastExitStatus(t *testing.T) {
 	assert.Empty(t, errs.String())
 }
 
+// Every verb with -w shows again when something happens, and ends as after a single look when it is interrupted.
+func TestEveryVerbThatWatchesShowsAgain(t *testing.T) {
+	args := map[string][]string{"status": nil, "explain": {"n-1"}, "plan": nil, "timeline": {"r-1"}, "history": nil}
+	root, watch := newRoot(&cli{}), 0
+	for _, verb := range root.Commands() {
+		if verb.Flags().Lookup("watch") == nil {
+			continue
+		}
+		watch++
+		t.Run(verb.Name(), func(t *testing.T) {
+			more, known := args[verb.Name()]
+			require.True(t, known, "no arguments for it are named here")
+			dir := shortDir(t)
+			stop, err := startDaemon([]byte(`{"status":{"version":"1","armed":true},"explain":{"gates":[]},"plan":{"clusters":[]},"events":[{"seq":1,"type":"StepEntered","run":"r-1"}],
+				"history":[{"id":"r-1","node":"n-1","result":"Done","started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z"}]}`), filepath.Join(dir, "s"), filepath.Join(dir, "orders"))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, stop()) }()
+			line := append([]string{"--socket", filepath.Join(dir, "s"), verb.Name()}, more...)
+			line = append(line, "-o", "json")
+			var once, errs bytes.Buffer
+			want := run(t.Context(), line, nil, &once, &errs)
+			require.Contains(t, once.String(), `"apiVersion"`)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var shown strings.Builder
+			code := run(ctx, append(line, "-w"), nil, sink(func(text string) {
+				shown.WriteString(text)
+				if strings.Count(shown.String(), `"apiVersion"`) == 2 {
+					cancel() // as ctrl-C does
+				}
+			}), &errs)
+			assert.Equal(t, want, code)
+			assert.Equal(t, once.String()+once.String(), shown.String())
+			assert.Empty(t, errs.String())
+		})
+	}
+	assert.Equal(t, len(args), watch)
+}
+
+// events --follow prints what the daemon keeps, goes on with what happens, and ends well when it is interrupted. It ends with
+// an error when the daemon goes away.
+func TestEventsAreFollowed(t *testing.T) {
+	begin := func() (socket string, stop func() error) {
+		dir := shortDir(t)
+		socket = filepath.Join(dir, "s")
+		stop, err := startDaemon([]byte(`{"events":[{"seq":1,"at":"2026-01-01T00:00:00Z","cluster":"prod","type":"Ordered","message":"ada pauses"},{"seq":2,"cluster":"lab","type":"Ordered"}],
+			"result":{"run":"r-1"},"history":[{"id":"r-1","node":"n-1"}],"frames":[{"id":"r-1","node":"n-1","result":"Running","started":"2026-01-01T00:00:00Z"}]}`), socket, filepath.Join(dir, "orders"))
+		require.NoError(t, err)
+		return socket, stop
+	}
+	for _, each := range []struct {
+		args        []string
+		first, next string
+	}{
+		{nil, "2026-01-01T00:00:00Z  Ordered  prod: ada pauses\n", "StepEntered  r-1\n"},
+		{[]string{"-o", "json"}, `"message":"ada pauses"}`, `"run":"r-1"`},
+	} {
+		socket, stop := begin()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var lines []string
+		var errs bytes.Buffer
+		code := run(ctx, append([]string{"--socket", socket, "events", "--follow"}, each.args...), nil, sink(func(text string) {
+			switch lines = append(lines, text); len(lines) {
+			case 2: // all that is kept; now something happens
+				var out bytes.Buffer
+				assert.Zero(t, run(t.Context(), []string{"--socket", socket, "timeline", "r-1"}, nil, &out, &errs))
+			case 3:
+				cancel()
+			}
+		}), &errs)
+		cancel()
+		assert.Zero(t, code)
+		assert.Empty(t, errs.String())
+		if assert.Len(t, lines, 3) {
+			assert.Contains(t, lines[0], each.first)
+			assert.Contains(t, lines[2], each.next)
+		}
+		require.NoError(t, stop())
+	}
+
+	socket, stop := begin()
+	var errs bytes.Buffer
+	seen := 0
+	code := run(t.Context(), []string{"--socket", socket, "events", "--follow"}, nil, sink(func(string) {
+		if seen++; seen == 2 {
+			assert.NoError(t, stop())
+		}
+	}), &errs)
+	assert.NotZero(t, code)
+	assert.Contains(t, errs.String(), "read the events")
+}
+
 // A daemon that restarts in the middle of a run must not end the wait for it.
 func TestWaitSurvivesARestartOfTheDaemon(t *testing.T) {
 	dir := shortDir(t)

@@ -71,6 +71,14 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	} {
 		assert.Contains(t, refusalHint(wire.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}
+	for code, first := range map[reason.Code]string{reason.FilesRefused: "sudo systemctl reload fenced", reason.AuditFailed: "audit log", reason.NotSaved: "disk of the state"} {
+		off := refusalHint(wire.Order{Verb: wire.ConfirmOff, Cluster: "c", Node: "n-1"}, code)
+		assert.Contains(t, off, first)
+		assert.Contains(t, off, "the confirmation was not kept")
+		assert.Contains(t, off, "give it again: fencectl confirm-off n-1 --cluster c --reason WHY")
+		assert.Contains(t, refusalHint(wire.Order{Verb: wire.Fence, Node: "n-1"}, code), ", and give the order again")
+		assert.NotContains(t, refusalHint(wire.Order{Node: "n-1"}, code), "again", "nobody has given an order")
+	}
 	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	rack := wire.Order{Verb: wire.Hold, Cluster: "c", Group: wire.Group{Rack: "r7"}}

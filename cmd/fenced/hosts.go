@@ -192,6 +192,7 @@ func (c control) enroll(ctx context.Context, o wire.Order) (wire.OrderResult, er
 	if o.DryRun {
 		res.Message = "the BMCs of " + o.Of() + " would be enrolled"
 	} else {
+		c.sweep.ReadInventory() // which BMC may be sent a password
 		c.sweep.PollSoon(o.Cluster, o.Of())
 	}
 	res.Effect = append(res.Effect, fmt.Sprintf("the machine of %s is %s", o.Of(), x.Pin.SystemUUID))

@@ -26,6 +26,9 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 	unchecked.State = "unchecked"
 	refused.Refused = []wire.BMCFinding{{Code: string(reason.NotEnrolled), Message: "nobody has enrolled it"}}
 	own.Refused = []wire.BMCFinding{{Code: string(reason.OwnHost), Message: "this daemon runs on it"}}
+	protected, twin := good(1), good(1)
+	protected.Refused = []wire.BMCFinding{{Code: string(reason.Protected), Message: "hosts.d says so"}}
+	twin.Refused = []wire.BMCFinding{{Code: string(reason.DuplicateUUID), Message: "Node m has its UUID"}}
 	unusable := wire.BMC{Cluster: "c", Node: "n", Source: "hosts.d/a.yaml:3", State: "failed", Reason: string(reason.InvalidHost), Problem: "no scheme"}
 	other := good(1)
 	other.Cluster = "another"
@@ -45,6 +48,8 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 		"dead, then not checked":    {[]wire.BMC{dead(2), unchecked}, wire.FenceableUnknown, "", false, ""},
 		"not enrolled":              {[]wire.BMC{refused}, wire.FenceableNo, "NotEnrolled", true, "fencectl bmc enroll n"},
 		"its own host":              {[]wire.BMC{own}, wire.FenceableNo, "OwnHost", false, "fencectl explain n"},
+		"protected":                 {[]wire.BMC{protected}, wire.FenceableNo, "Protected", false, "fencectl explain n"},
+		"another Node's UUID":       {[]wire.BMC{twin}, wire.FenceableNo, "DuplicateUUID", true, "fencectl explain n"},
 		"an entry nobody can read":  {[]wire.BMC{unusable}, wire.FenceableNo, "InvalidHost", true, "fencectl explain n"},
 	} {
 		t.Run(name, func(t *testing.T) {

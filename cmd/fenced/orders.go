@@ -390,6 +390,18 @@ func apiError(o wire.Order, err error) error {
 	return api.Refused(code, r.Message, hint)
 }
 
+// afterwards is what to do before an order is given again. Somebody who has confirmed that a host is off may have left the site:
+// nothing of the refused confirmation is kept.
+func afterwards(o wire.Order, first string) string {
+	switch o.Verb {
+	case wire.ConfirmOff:
+		return first + ". Nothing is isolated, and the confirmation was not kept; leave the host without power, and give it again: " + withReason(commandOn(o, "confirm-off"))
+	case "":
+		return first
+	}
+	return first + ", and give the order again"
+}
+
 // refusalHint is what to do about a refusal, for this very node where that helps.
 func refusalHint(o wire.Order, code reason.Code) string {
 	ofCluster := ""
@@ -430,6 +442,12 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		if o.Verb == wire.Disarm {
 			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
 		}
+	case reason.FilesRefused:
+		return afterwards(o, "correct the file that status names, or take it out of its directory, and check with fenced --check-config; then run sudo systemctl reload fenced")
+	case reason.AuditFailed:
+		return afterwards(o, "fencectl status says what the audit log lacks: free space on its disk, or see audit-log.md")
+	case reason.NotSaved:
+		return afterwards(o, "fencectl status says more: free space on the disk of the state, or look at its etcd")
 	case reason.Paused:
 		return "fencectl status says who paused what; " + withReason("fencectl resume"+ofCluster) + " ends it"
 	}

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // That a namespace has more checks than are evaluated is told once, and that it is over. A namespace that alternates does not fill the log.
@@ -178,4 +180,22 @@ func TestDroppedRunIsAnsweredByNoEarlierOne(t *testing.T) {
 	earlier.Step, earlier.Ended = remediate.Done, now.Add(-2*time.Hour)
 	w.model.Runs.Put(earlier)
 	assert.NotEqual(t, request.Succeeded, w.statusOfOnly(t, now).Phase)
+}
+
+// A record that somebody else has changed says nothing about the store: no other run waits because of it. An error of the store
+// counts until a save succeeds, or for a while.
+func TestTroubleOfTheStoreIsNotThatOfARecord(t *testing.T) {
+	var s saves
+	now := time.Now()
+	for _, err := range []error{state.ErrNotOwner, state.ErrConflict, state.ErrExists, context.Canceled} {
+		s.note(fmt.Errorf("save: %w", err), now)
+		assert.Empty(t, s.trouble(now), err)
+	}
+	s.note(assert.AnError, now)
+	s.note(state.ErrConflict, now)
+	assert.Contains(t, s.trouble(now), assert.AnError.Error())
+	assert.Empty(t, s.trouble(now.Add(savesRecent)))
+	s.note(assert.AnError, now)
+	s.note(nil, now)
+	assert.Empty(t, s.trouble(now))
 }

@@ -388,10 +388,13 @@ type saves struct {
 	err error
 }
 
-// note stores the result of a save. That this instance does not own the cluster, or stops, says nothing about the store.
+// note stores the result of a save. That this instance does not own the cluster, or stops, or that somebody else has changed
+// the record, says nothing about the store: no other run waits for that.
 func (s *saves) note(err error, now time.Time) {
-	if errors.Is(err, state.ErrNotOwner) || errors.Is(err, context.Canceled) {
-		return
+	for _, other := range []error{state.ErrNotOwner, state.ErrConflict, state.ErrExists, context.Canceled} {
+		if errors.Is(err, other) {
+			return
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -356,7 +356,7 @@ func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Ti
 
 // isOfCheck says whether two runs are of one check.
 func isOfCheck(r, draft *remediate.Run) bool {
-	return r.Manual == nil && (r.CheckID == draft.CheckID || r.CheckID == "" && r.Check == draft.Check)
+	return r.Manual == nil && r.CheckID == draft.CheckID
 }
 
 // isWithin says whether a run has asked for the deletion of its Machine, and the timeout of

@@ -253,15 +253,10 @@ func IsActionable(check *policy.Check, t *policy.TargetReport) bool {
 	return true
 }
 
-// checkOf returns the check of a run as it is now, and its counters; nil if it is gone. Records without a
-// CheckID are from a version that knew only the checks of OpenShift.
+// checkOf returns the check of a run as it is now, and its counters; nil if it is gone.
 func checkOf(l *policy.Ledger, r remediate.Run) (*policy.Check, policy.CheckReport) {
 	for _, counters := range l.Counters() {
-		check := l.Check(counters.ID())
-		switch {
-		case check == nil:
-		case r.CheckID == "" && check.APIVersion == policy.OpenShiftMachineAPI && check.Key() == r.Check,
-			r.CheckID != "" && CheckID(check.ID()) == r.CheckID:
+		if check := l.Check(counters.ID()); check != nil && CheckID(check.ID()) == r.CheckID {
 			return check, counters
 		}
 	}

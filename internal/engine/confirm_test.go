@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
@@ -72,12 +73,24 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 // A run that is Held because it has no proof accepts the confirmation.
 func TestConfirmOffOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e := running(t, w, store, nil)
+		var trouble atomic.Value // of the audit log
+		trouble.Store("")
+		e := running(t, w, store, func(o *engine.Options) { o.AuditTrouble = func() string { return trouble.Load().(string) } })
 		r := until(t, e, remediate.PowerOff)
 		refused(t, reason.OrderRefused)(e.ConfirmOff(t.Context(), byHand))
 		w.dead()
 		until(t, e, remediate.Held)
 		require.Zero(t, w.Isolations())
+		e.ApplyConfig.Policies("c", cluster.Files{Refused: "policies.d/a.yaml:4: spec.limt: unknown key"})
+		time.Sleep(time.Second)                                            // the deciding loop takes it
+		refused(t, reason.FilesRefused)(e.ConfirmOff(t.Context(), byHand)) // what it protects is not known // I18
+		e.ApplyConfig.Policies("c", cluster.Files{})
+		trouble.Store("no space left on device")
+		time.Sleep(time.Second)
+		refused(t, reason.AuditFailed)(e.ConfirmOff(t.Context(), byHand)) // the isolation must be on record first // I24
+		trouble.Store("")
+		time.Sleep(10 * time.Minute)
+		require.Zero(t, w.Isolations(), "a refused confirmation is not kept")
 		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		got := only(t, e)

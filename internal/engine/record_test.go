@@ -273,6 +273,13 @@ func TestLateRecordIsFollowedByNotDone(t *testing.T) {
 				undone[ev.Run]++
 			}
 			assert.Equal(t, inLog, undone)
+			if tc.told == "not done: " { // and before it, that it was to be done: so a reader takes back no earlier action
+				begun := map[string]int{}
+				for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Acting && tc.late(ev) }) {
+					begun[ev.Run]++
+				}
+				assert.Equal(t, inLog, begun)
+			}
 		})
 	}
 }

@@ -286,3 +286,28 @@ func TestTwinIsNotEnrolledWithoutUUID(t *testing.T) {
 		assert.Equal(t, guard.IdentityMatches, reports(t, e, bmc.Identity{}).Identity)
 	})
 }
+
+// What would forbid to fence a host by itself is known before its Node fails: its entry protects it, another Node has its system
+// UUID, or the owner of its power wants it left alone. None of that keeps its identity from being pinned. // I9, I13, I22
+func TestWhatForbidsAFenceIsKnownBefore(t *testing.T) {
+	for code, spoil := range map[reason.Code]func(*world){
+		reason.Protected:     func(w *world) { w.ChangeEntry(func(h *bmc.Host) { h.Protected = true }) },
+		reason.DuplicateUUID: func(w *world) { w.duplicateUUID() },
+		reason.PowerOwner: func(w *world) {
+			newMetal(w).set("h-1", func(h *policy.Host) { h.Online = false })
+		},
+	} {
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			w.Recover()
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			subject := func() hosts.Subject { return must.Do(e.SubjectOf(t.Context(), "c", "n-1"))(t) }
+			require.Empty(t, e.Forbidden(t.Context(), subject()))
+			spoil(w)
+			time.Sleep(2 * time.Second)
+			list := e.Forbidden(t.Context(), subject())
+			require.NotEmpty(t, list)
+			assert.Equal(t, code, list[0].Reason)
+		})
+	}
+}

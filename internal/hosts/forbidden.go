@@ -17,14 +17,33 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Forbidden lists what forbids to switch a subject off, whatever the state of its Node: its host
-// cannot be used, leads elsewhere than before, is frozen, is a duplicate, was never enrolled, or
-// is this daemon's own.
+// Forbidden lists what forbids fenced to switch a subject off by itself, whatever the state of its Node: it is
+// protected, a rule about its host forbids it, it has the UUID of another Node, or the owner of its power forbids it.
 func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) {
 	c, err := h.cluster(s.Cluster)
 	if err != nil {
 		return nil
 	}
+	t := s.target()
+	if c.Protected(t) {
+		list = append(list, reason.Refusal{Reason: reason.Protected, Message: "hosts.d says that it is protected: only a person fences it"})
+	}
+	list = append(list, h.forbidden(c, s)...)
+	if why := c.opt.View.OtherNodeWithUUID(s.Node, s.SystemUUID); s.Node != "" && why != "" { // I9
+		list = append(list, reason.Refusal{Reason: reason.DuplicateUUID, Message: why})
+	}
+	if b, m := bareMetalHost(c.opt.View, t), c.opt.View.MachineOf(c.targetNamed(cmp.Or(s.Node, s.Machine))); b != nil && m != nil {
+		if why := b.PowerForbidden(s.Machine, cmp.Or(m.Consumer(), b.ConsumerRef), s.Node != "", false); why != "" { // I22
+			list = append(list, reason.Refusal{Reason: reason.PowerOwner, Message: why})
+		}
+	}
+	return list
+}
+
+// forbidden lists the rules about its host for which a subject is not switched off: it
+// cannot be used, leads elsewhere than before, is frozen, is a duplicate, was never enrolled, or
+// is this daemon's own.
+func (h *Hosts) forbidden(c *Cluster, s Subject) (list []reason.Refusal) {
 	add := func(code reason.Code, why string) {
 		if why != "" {
 			list = append(list, reason.Refusal{Reason: code, Message: why})

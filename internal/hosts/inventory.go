@@ -276,7 +276,7 @@ func (h *Hosts) pinHealthy(ctx context.Context, c *Cluster, k Checked, d bmc.Dev
 		err = c.pins.update(ctx, old, next, k.At)
 	case !k.Subject.Healthy, k.Identity != guard.IdentityMatches, otherMACs, !first, !c.pins.isNodeOn(k.Subject, k.Subject.SystemUUID):
 		return
-	case !h.mayPin(ctx, k.Subject):
+	case !h.mayPin(c, k.Subject):
 		return
 	case err == nil:
 		err = c.pins.healthy(ctx, k, d, old)
@@ -289,8 +289,8 @@ func (h *Hosts) pinHealthy(ctx context.Context, c *Cluster, k Checked, d bmc.Dev
 // mayPin reports whether what a subject's BMC reports may be pinned. It may not if anything but a
 // missing enrolment forbids to switch it off: only a person may follow a BareMetalHost that has
 // moved. // I10
-func (h *Hosts) mayPin(ctx context.Context, s Subject) bool {
-	return !slices.ContainsFunc(h.Forbidden(ctx, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
+func (h *Hosts) mayPin(c *Cluster, s Subject) bool {
+	return !slices.ContainsFunc(h.forbidden(c, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
 }
 
 // PinProven stores that a run has proven which machine a BMC powers, for a later run without a Node.

@@ -87,17 +87,19 @@ func (l *LockOut) Forget(h bmc.Host) {
 
 // accounts remembers which devices refused their account, whoever
 // asked: BMCs lock an account that is tried again and again. Another password
-// is another account.
+// is tried at once, and has pauses of its own: entries of one account with different
+// passwords do not make each other forget what was refused.
 type accounts struct {
-	news chan struct{}         // something is to be stored
-	kept state.RefusedAccounts // as they were stored at the start
+	news    chan struct{}         // something is to be stored
+	checked chan struct{}         // the same, because of health checks
+	kept    state.RefusedAccounts // as they were stored at the start
 
 	mu      sync.Mutex
-	refused map[account]refusedAccount
+	refused map[account][]refusedAccount // by password, the oldest refusal first
 }
 
 func newAccounts(kept state.RefusedAccounts, now time.Time) *accounts {
-	a := &accounts{news: make(chan struct{}, 1), kept: kept, refused: map[account]refusedAccount{}}
+	a := &accounts{news: make(chan struct{}, 1), checked: make(chan struct{}, 1), kept: kept, refused: map[account][]refusedAccount{}}
 	a.load(kept.Accounts, now)
 	return a
 }
@@ -106,8 +108,8 @@ func newAccounts(kept state.RefusedAccounts, now time.Time) *accounts {
 // login may do to one of them.
 type account struct{ service, part, user string }
 
-// refusedAccount is the newest refusal of an account. A run does not wait for as long as a health check, and not because a
-// health check was refused: its host may be off. It tries so rarely that both together lock no account.
+// refusedAccount is the newest refusal of an account with one password. A run does not wait for as long as a health check, and
+// not because a health check was refused: its host may be off. It tries so rarely that both together lock no account.
 type refusedAccount struct {
 	password bmc.Secret
 	salt     string
@@ -124,10 +126,10 @@ func (r refusedAccount) heldUntil() time.Time { return r.until }
 // checkUntil is when a health check may ask.
 func (r refusedAccount) checkUntil() time.Time { return times.Later(r.until, r.check.Next) }
 
-// The longest pause between two health checks of an account that is refused, and for how long it is known that one was.
 const (
-	checkPauseMax = time.Hour
-	accountKept   = 2 * checkPauseMax
+	checkPauseMax = time.Hour         // the longest pause between two health checks of an account that is refused
+	accountKept   = 2 * checkPauseMax // for how long it is known that one was
+	passwordsKept = 8                 // of one account
 )
 
 // record keeps a refusal of a device, of a health check or of whoever else asks. Other errors say nothing about the account.
@@ -143,18 +145,37 @@ func (a *accounts) record(d bmc.Device, err error, check bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(a.refused, func(_ account, r refusedAccount) bool { return now.Sub(r.at) > accountKept })
+	a.dropOld(now)
 	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, at: now}
-	if last, known := a.refused[at]; known && last.same(at, d.Password) {
-		r.until, r.check = last.until, last.check
+	list := a.refused[at]
+	if i := indexOf(list, at, d.Password); i >= 0 {
+		r.until, r.check = list[i].until, list[i].check
+		list = slices.Delete(list, i, i+1)
 	}
-	if check {
-		r.check = r.check.After(now, AccountPause, checkPauseMax)
+	list = append(list, r)
+	if newest := &list[len(list)-1]; check {
+		newest.check = r.check.After(now, AccountPause, checkPauseMax)
+		signal(a.checked)
 	} else {
-		r.until = now.Add(AccountPause)
-		a.changed()
+		newest.until = now.Add(AccountPause)
+		signal(a.news)
 	}
-	a.refused[at] = r
+	a.refused[at] = list[max(0, len(list)-passwordsKept):]
+}
+
+// dropOld forgets what was refused long ago. a.mu is held.
+func (a *accounts) dropOld(now time.Time) {
+	for at, list := range a.refused {
+		list = slices.DeleteFunc(list, func(r refusedAccount) bool { return now.Sub(r.at) > accountKept })
+		if a.refused[at] = list; len(list) == 0 {
+			delete(a.refused, at)
+		}
+	}
+}
+
+// indexOf finds the refusal of a password; -1 if it was not refused.
+func indexOf(list []refusedAccount, at account, password bmc.Secret) int {
+	return slices.IndexFunc(list, func(r refusedAccount) bool { return r.same(at, password) })
 }
 
 // refusal returns the refusal that keeps a device from being asked, by when it ends; the zero value if none does.
@@ -164,8 +185,9 @@ func (a *accounts) refusal(d bmc.Device, ends func(refusedAccount) time.Time) re
 	now := time.Now()
 	for _, part := range []string{"", d.Key()} {
 		at := account{service: d.Service(), part: part, user: d.Username}
-		if r, ok := a.refused[at]; ok && now.Before(ends(r)) && r.same(at, d.Password) {
-			return r
+		list := a.refused[at]
+		if i := indexOf(list, at, d.Password); i >= 0 && now.Before(ends(list[i])) {
+			return list[i]
 		}
 	}
 	return refusedAccount{}
@@ -190,14 +212,14 @@ func (a *accounts) accepted(d bmc.Device) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := account{service: d.Service(), user: d.Username}
-	if r, ok := a.refused[at]; ok && r.same(at, d.Password) {
-		delete(a.refused, at)
-		a.changed()
+	if i := indexOf(a.refused[at], at, d.Password); i >= 0 {
+		a.refused[at] = slices.Delete(a.refused[at], i, i+1)
+		signal(a.checked)
 	}
 	at.part = d.Key()
-	if r, ok := a.refused[at]; ok && r.same(at, d.Password) {
-		r.check = times.Backoff{}
-		a.refused[at] = r
+	if i := indexOf(a.refused[at], at, d.Password); i >= 0 {
+		a.refused[at][i].check = times.Backoff{}
+		signal(a.checked)
 	}
 }
 
@@ -208,11 +230,11 @@ func (a *accounts) forget(h bmc.Host) {
 	before := len(a.refused)
 	for _, l := range h.Levels {
 		for _, d := range l.Devices {
-			maps.DeleteFunc(a.refused, func(each account, _ refusedAccount) bool { return each.service == d.Service() })
+			maps.DeleteFunc(a.refused, func(each account, _ []refusedAccount) bool { return each.service == d.Service() })
 		}
 	}
 	if len(a.refused) != before {
-		a.changed()
+		signal(a.news)
 	}
 }
 
@@ -268,13 +290,14 @@ func ifAllowed[T any](g guarded, ask func() (T, error)) (T, error) {
 
 var errRefusedBefore = errors.New("the account was refused a short while ago, before fenced was restarted")
 
-// stored returns what is stored of a refusal: else a daemon that comes and goes would
-// try a wrong password at each start, and lock the account.
+// stored returns what is stored of a refusal, also of a health check: else a daemon that comes and
+// goes would try a wrong password at each start, and lock the account.
 func stored(at account, r refusedAccount) state.RefusedAccount {
 	if r.mark == "" {
 		r.mark = markOf(r.salt, at, r.password)
 	}
-	return state.RefusedAccount{Service: at.service, Part: at.part, User: at.user, Kind: string(bmc.KindOf(r.err)), Salt: r.salt, Mark: r.mark, Until: r.until.UTC()}
+	return state.RefusedAccount{Service: at.service, Part: at.part, User: at.user, Kind: string(bmc.KindOf(r.err)), Salt: r.salt, Mark: r.mark,
+		Until: r.until.UTC(), CheckUntil: r.check.Next.UTC(), CheckPause: r.check.Pause()}
 }
 
 // markOf is one byte by which another password is known, most likely.
@@ -295,47 +318,64 @@ func (r refusedAccount) same(at account, password bmc.Secret) bool {
 func (a *accounts) load(list []state.RefusedAccount, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, each := range list {
-		until := each.Until
-		if most := now.Add(AccountPause); until.After(most) { // the clock was set back
-			until = most
-		}
-		a.refused[account{service: each.Service, part: each.Part, user: each.User}] = refusedAccount{
-			salt: each.Salt, mark: each.Mark, at: until.Add(-AccountPause), until: until,
+	for _, each := range list { // a clock may have been set back
+		at := account{service: each.Service, part: each.Part, user: each.User}
+		r := refusedAccount{
+			salt: each.Salt, mark: each.Mark, until: times.Earlier(each.Until, now.Add(AccountPause)),
 			err: &bmc.Error{Kind: bmc.Kind(each.Kind), Op: "log in", Addr: each.Service, Err: errRefusedBefore},
 		}
+		pause := min(each.CheckPause, checkPauseMax)
+		r.check = times.NewBackoff(times.Earlier(each.CheckUntil, now.Add(pause)), pause)
+		r.at = times.Later(r.until.Add(-AccountPause), r.check.Next.Add(-pause))
+		a.refused[at] = append(a.refused[at], r)
 	}
 }
 
-// list returns what is to be stored.
+// accountsStored is how many refusals are stored: what a record may hold is limited.
+const accountsStored = 1000
+
+// list returns what is to be stored: first what keeps runs back, then the newest.
 func (a *accounts) list(now time.Time) (list []state.RefusedAccount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for at, r := range a.refused {
-		if now.Before(r.until) {
-			list = append(list, stored(at, r))
+	for at, refused := range a.refused {
+		for _, r := range refused {
+			if now.Before(r.until) || r.check.Failing() && now.Sub(r.at) <= accountKept { // the next pause is longer
+				list = append(list, stored(at, r))
+			}
 		}
 	}
-	return list
+	slices.SortFunc(list, func(x, y state.RefusedAccount) int {
+		return cmp.Or(y.Until.Compare(x.Until), y.CheckUntil.Compare(x.CheckUntil), strings.Compare(x.Salt, y.Salt))
+	})
+	return list[:min(len(list), accountsStored)]
 }
 
-// changed wakes run: there is something to store.
-func (a *accounts) changed() {
+// signal wakes run: there is something to store.
+func signal(news chan struct{}) {
 	select {
-	case a.news <- struct{}{}:
+	case news <- struct{}{}:
 	default:
 	}
 }
 
 // run is LockOut.Run.
 func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) error {
-	kept := a.kept
+	kept, last := a.kept, time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.news:
+		case <-a.checked: // perhaps of many devices: all with one password
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-a.news:
+			case <-time.After(time.Until(last.Add(checksStored))):
+			}
 		}
+		last = time.Now()
 		kept.Accounts = a.list(time.Now())
 		now, err := state.SaveRefusedAccounts(ctx, s, kept)
 		if err == nil {
@@ -349,7 +389,7 @@ func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) er
 		if saved(err); err == nil {
 			continue
 		}
-		a.changed()
+		signal(a.news)
 		select {
 		case <-ctx.Done():
 		case <-time.After(storeRetry):
@@ -357,8 +397,10 @@ func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) er
 	}
 }
 
-// storeRetry is the pause after the refused accounts could not be stored.
-const storeRetry = time.Second
+const (
+	storeRetry   = time.Second      // the pause after the refused accounts could not be stored
+	checksStored = 10 * time.Second // at most so often what health checks found is stored
+)
 
 const (
 	// ProbeRetry is the pause after a probe that a gate refused.

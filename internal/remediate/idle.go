@@ -67,16 +67,16 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	case before && overAtRest(r, s, now):
 		return endAtRest(r, s, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
-		return finishHealthy(r, now)
+		return finishHealthy(r, s, now)
 	}
 	return r, Nothing, idlePoll
 }
 
 // finishHealthy ends an idle run whose host works. If fenced has cut its power on the way, what stopped the run is not
-// how it ended.
-func finishHealthy(r Run, now time.Time) (Run, Action, time.Duration) {
+// how it ended. An Off that a device accepted has cut nothing as long as the host runs from the boot that it ran from before.
+func finishHealthy(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	const note = "the host is On and its Node Ready"
-	if !r.SwitchedOff && len(r.Tries) == 0 {
+	if !r.SwitchedOff && len(r.Tries) == 0 || s.Node.BootID == r.Target.BootID {
 		return finish(r, Aborted, r.Reason, note, now)
 	}
 	return finish(r, Aborted, reason.Recovered, fmt.Sprintf("%s; its power was cut and given back, and the Node was not isolated (the run had stopped for %s)", note, r.Reason), now)

@@ -24,8 +24,13 @@ func TestHeld(t *testing.T) {
 		{"off on purpose: the hold stays", Held, minute, func(r *Run, s *Observation) { off(s); metal3(r, s, Yes); r.LeaveOff = true }, Held, Nothing, "PowerOffFailed"},
 		{"off on purpose: waits", Held, minute, func(r *Run, s *Observation) { off(s); r.LeaveOff = true }, Held, Nothing, "PowerOffFailed"},
 		{"healthy for five minutes: the end", Held, time.Hour, func(r *Run, s *Observation) { healthy(r) }, Aborted, Nothing, "PowerOffFailed"},
-		{"its power was cut on the way: it has recovered", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.SwitchedOff = true }, Aborted, Nothing, "Recovered"},
-		{"also in a try before", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Tries = []time.Time{ago(time.Hour)} }, Aborted, Nothing, "Recovered"},
+		{"its power was cut on the way: it has recovered", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.SwitchedOff, s.Node.BootID = true, "another" }, Aborted, Nothing, "Recovered"},
+		{"an Off was accepted, and the host ran on", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.SwitchedOff = true }, Aborted, Nothing, "PowerOffFailed"},
+		{"it has booted, and fenced had sent nothing", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.BootID = "another" }, Aborted, Nothing, "PowerOffFailed"},
+		{"also in a try before", Held, time.Hour, func(r *Run, s *Observation) {
+			healthy(r)
+			r.Tries, s.Node.BootID = []time.Time{ago(time.Hour)}, "another"
+		}, Aborted, Nothing, "Recovered"},
 		{"not earlier", Held, time.Hour, func(r *Run, s *Observation) { r.HealthySince = ago(5*minute - 1) }, Held, Nothing, "PowerOffFailed"},
 		{"healthy begins now", Held, time.Hour, nil, Held, Nothing, "PowerOffFailed"},
 		{"not with our taint on the Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.OutOfService = true }, Held, Nothing, "PowerOffFailed"},

@@ -134,7 +134,8 @@ func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
 	}
 	ev, err := w.r.opt.Cluster.Record(ev)
 	if err != nil {
-		if event.PerhapsRecorded(err) { // I24
+		if event.PerhapsRecorded(err) { // whoever reads the log finds both // I24
+			w.r.emit(ev)
 			w.emitNotDone(a, err.Error())
 		}
 		return false

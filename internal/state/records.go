@@ -235,6 +235,9 @@ type RefusedAccount struct {
 	Salt  string    `json:"salt"`
 	Mark  string    `json:"mark"`
 	Until time.Time `json:"until"`
+	// A health check waits until CheckUntil. That pause is CheckPause, and the next one is longer.
+	CheckUntil time.Time     `json:"checkUntil,omitzero"`
+	CheckPause time.Duration `json:"checkPause,omitempty"`
 }
 
 // RefusedAccounts are the refused accounts that one instance knows.

@@ -43,6 +43,7 @@ type entry struct {
 	place          int  // index in the heap schedule.later; -1 if it is not in it
 	countedSuspect bool // the poll in flight counts in schedule.suspects
 	gone           bool // removed from the inventory
+	polled, again  bool // a poll is in flight, and another one is to follow it at once
 
 	last        lastPoll
 	failures    int  // consecutive

@@ -47,6 +47,13 @@ func (s *schedule) bringForward(e *entry, due time.Time) {
 	}
 }
 
+// hasten makes a poll of e begin soon that reads what is so now: one in flight may have begun before.
+func (s *schedule) hasten(e *entry, now time.Time) {
+	if s.bringForward(e, now); e.polled {
+		e.again = true
+	}
+}
+
 // next returns a device that may be polled now and marks it as being polled; nil
 // if there is none. It drops devices that were removed.
 func (s *schedule) next(now time.Time) *entry {
@@ -79,7 +86,7 @@ func (s *schedule) next(now time.Time) *entry {
 func (s *schedule) suspectSlots() int { return max(1, s.concurrency/2) }
 
 func (s *schedule) start(e *entry) {
-	e.countedSuspect = e.isSuspect()
+	e.countedSuspect, e.polled = e.isSuspect(), true
 	s.running++
 	if e.countedSuspect {
 		s.suspects++
@@ -95,7 +102,10 @@ func (s *schedule) end(e *entry, now, due time.Time) {
 	}
 	v := s.service(e)
 	v.busy, v.notBefore = false, now.Add(serviceGap)
-	if !e.gone {
+	if e.again {
+		due = now
+	}
+	if e.polled, e.again = false, false; !e.gone {
 		s.add(e, due)
 	}
 }

@@ -59,7 +59,7 @@ func TestScheduleLaws(t *testing.T) {
 			},
 			"hasten": func(t *rapid.T) {
 				if len(all) > 0 {
-					s.bringForward(rapid.SampledFrom(all).Draw(t, "entry"), now)
+					s.hasten(rapid.SampledFrom(all).Draw(t, "entry"), now)
 				}
 			},
 			"end": func(t *rapid.T) {
@@ -117,6 +117,19 @@ func TestScheduleLaws(t *testing.T) {
 			require.True(t, e.gone || !e.lastGood.IsZero() || s.running > 0, "lost")
 		}
 	})
+}
+
+// A poll that is in flight when something changes may have read what was before: another one follows at once, and only one.
+func TestPollInFlightIsFollowedByAnother(t *testing.T) {
+	s, e := newSchedule(1), &entry{place: -1, service: "a"}
+	s.add(e, noon)
+	require.Equal(t, e, s.next(noon))
+	s.hasten(e, noon)
+	s.end(e, noon, noon.Add(time.Hour))
+	require.Nil(t, s.next(noon), "the BMC has its pause")
+	require.Equal(t, e, s.next(noon.Add(serviceGap)))
+	s.end(e, noon.Add(serviceGap), noon.Add(time.Hour))
+	assert.Equal(t, noon.Add(time.Hour), s.nextDue())
 }
 
 func TestARefusedAccountIsNotLocked(t *testing.T) {

@@ -116,7 +116,7 @@ func (s *Sweep) PollSoon(cluster, of string) {
 	for _, list := range s.hosts {
 		for _, e := range list {
 			if at := &e.subject; (cluster == "" || at.Cluster == cluster) && of != "" && (at.Node == of || at.Machine == of) {
-				s.plan.bringForward(e, time.Now())
+				s.plan.hasten(e, time.Now())
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func (s *Sweep) updateHost(subject hosts.Subject, now time.Time) []*entry {
 				}
 			} else {
 				delete(known, id)
-				s.newCredentials(e, d, now)
+				s.pollChanged(e, subject, d, now)
 			}
 			e.subject = subject
 			list = append(list, e)
@@ -299,10 +299,11 @@ func (s *Sweep) updateHost(subject hosts.Subject, now time.Time) []*entry {
 	return list
 }
 
-// newCredentials polls soon whether corrected credentials are accepted.
-func (s *Sweep) newCredentials(e *entry, d bmc.Device, now time.Time) {
-	if old := e.device(); old.Username != d.Username || !old.Password.Equal(d.Password) {
-		s.plan.bringForward(e, now)
+// pollChanged polls soon whether corrected credentials are accepted, and a device that may be sent its password by now.
+func (s *Sweep) pollChanged(e *entry, subject hosts.Subject, d bmc.Device, now time.Time) {
+	old := e.device()
+	if old.Username != d.Username || !old.Password.Equal(d.Password) || e.subject.Withheld != nil && subject.Withheld == nil {
+		s.plan.hasten(e, now)
 	}
 }
 

@@ -281,6 +281,21 @@ func peer(t *testing.T, w *world, n int, password string) *ipmisim.GoBMC {
 	return b
 }
 
+// A host whose password may be sent by now, because a person has enrolled it, is read as soon as the inventory says so.
+func TestEnrolledHostIsReadSoon(t *testing.T) {
+	w := newWorld()
+	m := w.host(1)
+	w.subjects[0].Withheld = &reason.Refusal{Reason: reason.NotEnrolled, Message: "nobody has enrolled it"}
+	w.run(t, func(t *testing.T) {
+		w.wait(3 * every)
+		require.Empty(t, m.reads)
+		w.change(func() { w.subjects[0].Withheld = nil })
+		w.sweep.ReadInventory()
+		w.wait(serviceGap + time.Second)
+		assert.Len(t, m.reads, 1)
+	})
+}
+
 // After an order or a run the devices of that host alone are polled as soon as their BMC may be asked again.
 func TestAHostIsPolledSoon(t *testing.T) {
 	w := newWorld()

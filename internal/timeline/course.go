@@ -106,7 +106,7 @@ func (n *Notes) AddCourse(r *wire.RunRecord) {
 			}
 		}
 	}
-	for i := 1; i < len(r.Steps); i++ {
+	for i := len(r.Steps) - 1; i > 0; i-- { // the record has the proof of the last attempt
 		before := &r.Steps[i-1]
 		if r.Steps[i].Step != string(remediate.DeleteNode) || before.Step != string(remediate.PowerOff) {
 			continue
@@ -117,5 +117,6 @@ func (n *Notes) AddCourse(r *wire.RunRecord) {
 		case remediate.ProofHuman:
 			before.Course = append(before.Course, "confirmed off by "+r.ConfirmedBy)
 		}
+		break
 	}
 }

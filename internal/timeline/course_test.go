@@ -39,9 +39,11 @@ func TestCourseOfARun(t *testing.T) {
 	assert.Equal(t, []string{"waited 20 s for pod web-0", "On sent 12:00:41Z"}, r.Steps[2].Course)
 	assert.Equal(t, r.Steps[2].Course, n.Between("r-1", at(17), at(60)), "as the Events tell it")
 
-	confirmed := wire.RunRecord{ID: "r-3", Proof: "Human", ConfirmedBy: "anna", Steps: []wire.StepRecord{{Step: "PowerOff"}, {Step: "DeleteNode"}}}
+	confirmed := wire.RunRecord{ID: "r-3", Proof: "Human", ConfirmedBy: "anna", Steps: []wire.StepRecord{
+		{Step: "PowerOff"}, {Step: "DeleteNode"}, {Step: "PowerOn"}, {Step: "PowerOff"}, {Step: "DeleteNode"}}}
 	n.AddCourse(&confirmed)
-	assert.Equal(t, []string{"confirmed off by anna"}, confirmed.Steps[0].Course)
+	assert.Equal(t, []string{"confirmed off by anna"}, confirmed.Steps[3].Course)
+	assert.Empty(t, confirmed.Steps[0].Course, "how the attempt before was proven is not known any more")
 }
 
 // What is kept is limited, of one run and of all.

@@ -38,6 +38,12 @@ type Backoff struct {
 	pause time.Duration
 }
 
+// NewBackoff returns the backoff that has such a pause until next.
+func NewBackoff(next time.Time, pause time.Duration) Backoff { return Backoff{next, pause} }
+
+// Pause returns the length of the pause.
+func (b Backoff) Pause() time.Duration { return b.pause }
+
 // Failing reports whether the last try failed.
 func (b Backoff) Failing() bool { return b.pause > 0 }
 

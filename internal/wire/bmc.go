@@ -77,8 +77,8 @@ type BMCFinding struct {
 }
 
 // Undependable counts the devices that a fence could not rely on, and those of
-// hosts that are refused until a person does something. The own host is refused
-// for good.
+// hosts that are refused until a person does something. The own host, and one that
+// is protected, are refused for good.
 func (b BMCs) Undependable() (n int) {
 	for i := range b.BMCs {
 		if b.BMCs[i].Undependable() {
@@ -91,7 +91,12 @@ func (b BMCs) Undependable() (n int) {
 // Undependable reports whether a fence could not rely on the device, or its host is refused until
 // a person does something.
 func (b *BMC) Undependable() bool {
-	return !b.Dependable || slices.ContainsFunc(b.Refused, func(r BMCFinding) bool { return r.Code != string(reason.OwnHost) })
+	return !b.Dependable || slices.ContainsFunc(b.Refused, func(r BMCFinding) bool { return !isRefusedForGood(r.Code) })
+}
+
+// isRefusedForGood reports whether a host is refused because somebody wants it so, and nothing is to be done.
+func isRefusedForGood(code string) bool {
+	return code == string(reason.OwnHost) || code == string(reason.Protected)
 }
 
 // NotChecked reports whether nobody knows the state of a device: it was not looked at since the

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-
-	"github.com/fenced/fenced/internal/reason"
 )
 
 // Nodes says of each Node, and of each Machine without one that a check covers or that has a host,
@@ -41,9 +39,9 @@ type Node struct {
 func (n *Node) Name() string { return cmp.Or(n.Node, n.Machine) }
 
 // IsGap reports whether a check protects the Node in vain: fenced would have to switch its power and
-// could not. A daemon never fences the host that it runs on, so that is no gap.
+// could not. A daemon never fences the host that it runs on, nor one that hosts.d protects, so these are no gaps.
 func (n *Node) IsGap() bool {
-	return n.Fenceable == FenceableNo && len(n.Checks) > 0 && n.Reason != string(reason.OwnHost)
+	return n.Fenceable == FenceableNo && len(n.Checks) > 0 && !isRefusedForGood(n.Reason)
 }
 
 // NodeCover counts the Nodes of a cluster that checks cover, and says which of them could not be

@@ -338,7 +338,7 @@ var golden = records{
 			On: "cluster-uid", UID: "object-uid", Template: "template", Mark: "store/prod/asked-1", Made: at(39), TimedOut: at(40), Gone: at(41)}},
 		Started: at(42), Labels: map[string]string{"rack": "b"}, Names: goldenNames, Idle: at(43), Ended: at(44), Recovered: true, GivenUp: order("given up", 45)}},
 	Refused: state.RefusedAccounts{Instance: "fenced-1", Accounts: []state.RefusedAccount{{Service: "192.0.2.11", Part: "Sessions", User: "fence", Kind: "Auth",
-		Salt: "X2VW4AANVTKLZGXR4HKZXAS44N", Mark: "60", Until: at(46)}}},
+		Salt: "X2VW4AANVTKLZGXR4HKZXAS44N", Mark: "60", Until: at(46), CheckUntil: at(47), CheckPause: 5 * time.Minute}}},
 }
 
 // began is the first moment of virtual time.
