@@ -256,7 +256,7 @@ func writeBundle(path string, force bool, write func(*os.File) (support.Result, 
 }
 
 func (c *cli) printBundle(path string, r support.Result) error {
-	missing := newTable("NOT IN IT", "WHY")
+	missing := newTable("PART", "PROBLEM")
 	there := 0
 	for _, p := range r.Parts {
 		if p.Problem == "" {

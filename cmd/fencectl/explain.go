@@ -160,7 +160,7 @@ func planned(plan wire.Plan) (names []string) {
 
 func (c *cli) printPlan(plan wire.Plan) error {
 	p, now := c.painter(c.out), time.Now()
-	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
+	t := newTable("CLUSTER", "ORDER", "NODE", "MACHINE", "ACTION", "CHECK", "REFUSED", "VALUE", "THRESHOLD", "EARLIEST", "MESSAGE")
 	t.spare = []string{"THRESHOLD", "VALUE"}
 	for _, cl := range plan.Clusters {
 		if cl.Problem != "" {
