@@ -62,17 +62,14 @@ func (g *groupFlags) typed() string {
 
 // groupTable lists the Nodes of an order about labels, and those of which nobody knows whether it means them.
 func (c *cli) groupTable(r wire.OrderResult, now time.Time) *table {
-	t := newTable("NODE", "CHANGED", c.head("LEFT", "UNTIL"), "RUN", "NOTE")
+	t := newTable("NODE", "CHANGED", "UNTIL", "RUN", "NOTE")
 	t.spare = []string{"RUN"}
 	for _, n := range r.Nodes {
-		changed, left := "no", "-"
+		changed := "no"
 		if n.Changed {
 			changed = "yes"
 		}
-		if !n.Until.IsZero() {
-			left = c.left(n.Until, now)
-		}
-		t.add(n.Node, changed, left, orDash(n.Run), orDash(n.Note))
+		t.add(n.Node, changed, c.when(n.Until, now), orDash(n.Run), orDash(n.Note))
 	}
 	for _, name := range r.Unlabelled {
 		t.add(name, "no", "-", "-", "it has no Node, so nobody knows its labels")

@@ -71,7 +71,7 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	} {
 		assert.Contains(t, refusalHint(wire.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}
-	for code, first := range map[reason.Code]string{reason.FilesRefused: "sudo systemctl reload fenced", reason.AuditFailed: "audit log", reason.NotSaved: "disk of the state"} {
+	for code, first := range map[reason.Code]string{reason.FilesRefused: "systemctl reload fenced", reason.AuditFailed: "audit log", reason.NotSaved: "disk of the state"} {
 		off := refusalHint(wire.Order{Verb: wire.ConfirmOff, Cluster: "c", Node: "n-1"}, code)
 		assert.Contains(t, off, first)
 		assert.Contains(t, off, "the confirmation was not kept")
@@ -107,7 +107,17 @@ func TestClosedLimitIsNamed(t *testing.T) {
 	closed := checkStatus(&k)
 	assert.Equal(t, []string{"ShortCircuit", "at most 2 (40%)"}, []string{closed.Reason, closed.Limit})
 	k.Allowed = true
-	assert.Empty(t, checkStatus(&k).Reason+checkStatus(&k).Limit)
+	assert.Empty(t, checkStatus(&k).Reason+checkStatus(&k).Limit+checkStatus(&k).LimitIsZero)
+	k.Expected, k.Healthy, k.MaxUnhealthy = 2, 2, 0
+	const zero = "40% of 2 allows 0 unhealthy targets, so nothing is ever remediated"
+	assert.Equal(t, zero, checkStatus(&k).LimitIsZero, "before one is unhealthy")
+	assert.Equal(t, "at most 0 (40%, rounded down)", k.LimitGate().Threshold)
+	k.Namespace, k.Name = "ns", "w"
+	assert.Equal(t, []string{"MachineHealthCheck ns/w: " + zero}, limitWarnings([]policy.CheckReport{k}))
+	meant := k
+	meant.Limit = "0%"
+	assert.Empty(t, limitWarnings([]policy.CheckReport{meant}))
+	k.Expected, k.Healthy, k.MaxUnhealthy = 5, 1, 2
 	k.Allowed, k.State = false, policy.StatePaused
 	assert.Empty(t, checkStatus(&k).Reason)
 }

@@ -79,8 +79,8 @@ func TestBMCsAreReadAnewAfterAnOrder(t *testing.T) {
 		}
 		polled("a dry run", 0, func() { require.NoError(t, order(wire.Order{Verb: wire.EnrollBMC, DryRun: true})) })
 		polled("an enrolment", 1, func() { require.NoError(t, order(wire.Order{Verb: wire.EnrollBMC})) })
-		polled("a release", 1, func() { require.NoError(t, order(wire.Order{Verb: wire.ReleaseBMC})) })
-		polled("a release of what is not frozen", 0, func() { require.ErrorContains(t, order(wire.Order{Verb: wire.ReleaseBMC}), "no freeze stands") })
+		polled("a release", 1, func() { require.NoError(t, order(wire.Order{Verb: wire.UnfreezeBMC})) })
+		polled("a release of what is not frozen", 0, func() { require.ErrorContains(t, order(wire.Order{Verb: wire.UnfreezeBMC}), "no freeze stands") })
 		polled("a step", 0, func() {
 			d.pollAfterRun(event.Event{Type: event.Stepped, Step: remediate.PowerOn, Cluster: "prod", Node: "n-1"})
 		})

@@ -356,18 +356,6 @@ func fenceEffect(o wire.Order) []string {
 	return append(all, "the host is powered on again; if the Machine has no Node and none registers in time, the Machine is replaced where that is allowed")
 }
 
-// commandOn is a command line of fencectl about what an order is about; the verb may have flags.
-func commandOn(o wire.Order, verb string) string {
-	of := " " + o.Node
-	if o.Machine != "" {
-		of = " --machine " + o.Machine
-	}
-	if o.Cluster != "" {
-		of += " --cluster " + o.Cluster
-	}
-	return "fencectl " + verb + of
-}
-
 // withReason is a command line that needs a reason.
 func withReason(line string) string { return line + " --reason WHY" }
 
@@ -395,7 +383,7 @@ func apiError(o wire.Order, err error) error {
 func afterwards(o wire.Order, first string) string {
 	switch o.Verb {
 	case wire.ConfirmOff:
-		return first + ". Nothing is isolated, and the confirmation was not kept; leave the host without power, and give it again: " + withReason(commandOn(o, "confirm-off"))
+		return first + ". Nothing is isolated, and the confirmation was not kept; leave the host without power, and give it again: " + withReason(o.Command("confirm-off"))
 	case "":
 		return first
 	}
@@ -443,7 +431,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
 		}
 	case reason.FilesRefused:
-		return afterwards(o, "correct the file that status names, or take it out of its directory, and check with fenced --check-config; then run sudo systemctl reload fenced")
+		return afterwards(o, wire.CorrectFiles)
 	case reason.AuditFailed:
 		return afterwards(o, "fencectl status says what the audit log lacks: free space on its disk, or see audit-log.md")
 	case reason.NotSaved:
@@ -459,20 +447,20 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	}
 	switch code {
 	case reason.Hold:
-		return withReason(commandOn(o, "release"))
+		return withReason(o.Command("release"))
 	case reason.NotEnrolled, reason.AddressChanged, reason.IdentityUnknown:
-		return "check the cabling, then run " + withReason(commandOn(o, "bmc enroll"))
+		return "check the cabling, then run " + withReason(o.Command("bmc enroll"))
 	case reason.Contested:
-		return "hand the check over, or let the other remediator finish (install.md, section 6); " + commandOn(o, "explain") + " shows who"
+		return "hand the check over, or let the other remediator finish (install.md, section 6); " + o.Command("explain") + " shows who"
 	case reason.NoHost:
-		return "give the host a BareMetalHost, or an entry in hosts.d; " + commandOn(o, "explain") + " shows what was looked for"
+		return "give the host a BareMetalHost, or an entry in hosts.d; " + o.Command("explain") + " shows what was looked for"
 	case reason.PowerOwner:
-		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + commandOn(o, "explain") + " shows the field"
+		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + o.Command("explain") + " shows the field"
 	case reason.Frozen, reason.ClassFrozen:
-		return "repair the BMC, then run " + withReason(commandOn(o, "bmc unfreeze"))
+		return "repair the BMC, then run " + withReason(o.Command("bmc unfreeze"))
 	}
 	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
-		return commandOn(o, "bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(commandOn(o, "confirm-off"))
+		return o.Command("bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
 	}
-	return commandOn(o, "explain") + " shows every gate"
+	return o.Command("explain") + " shows every gate"
 }

@@ -34,7 +34,8 @@ func (c *clusterParts) orderGroup(ctx context.Context, o wire.Order, give func(s
 	for i := range out.Nodes {
 		out.Nodes[i].Run = found.Runs[out.Nodes[i].Node]
 	}
-	out.Selector, out.OldView = g.Selector, c.view.Problem()
+	out.Selector = g.Selector
+	_, out.OldView = c.view.Problem()
 	if o.Verb == wire.Hold { // a release leaves them as they are in any case
 		out.Unlabelled = found.Unlabelled[:min(len(found.Unlabelled), stop.MaxTogether)]
 	}

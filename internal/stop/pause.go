@@ -31,9 +31,17 @@ func (s *Stop) pausesOf(cluster string) []stop {
 // by its time, Paused begins the quiet period, and nothing else does: so a caller that sees
 // that the pause is over sees the quiet period as well. // I16, I23
 func (s *Stop) Paused(cluster string) string {
+	why, _ := s.PausedBy(cluster)
+	return why
+}
+
+// PausedBy is Paused, with the command that ends the pause.
+func (s *Stop) PausedBy(cluster string) (why, resume string) {
 	why, ended := s.file.look(time.Now())
-	if why == "" {
-		why = s.Corrupt()
+	if why != "" {
+		resume = "rm " + s.file.path
+	} else if why = s.Corrupt(); why != "" {
+		resume = "install the version of fenced that wrote the record, or restore a backup, then systemctl restart fenced"
 	}
 	for _, name := range []string{state.AllClusters, cluster} {
 		for _, p := range s.pausesOf(name) {
@@ -42,14 +50,17 @@ func (s *Stop) Paused(cluster string) string {
 			case !p.active(s.EndBy(name)):
 				ended = times.Later(ended, s.clocks.endedAt(p.until))
 			case why == "":
-				why = pauseText(name, p) + s.clocks.overdueText(p.until)
+				why, resume = pauseText(name, p)+s.clocks.overdueText(p.until), "fencectl resume --reason WHY"
+				if name != state.AllClusters {
+					resume = "fencectl resume --cluster " + name + " --reason WHY"
+				}
 			}
 		}
 	}
 	if c := s.clusters.Get(cluster); c != nil && !ended.IsZero() {
 		c.BeQuiet(ended)
 	}
-	return why
+	return why, resume
 }
 
 // Pause stops everything that is new and everything that can still be taken back, in one
@@ -83,27 +94,11 @@ func (s *Stop) Resume(ctx context.Context, o wire.Order) (order.Outcome, error) 
 }
 
 // stillPaused returns why a cluster is paused although it was resumed, or why one of the
-// clusters is if all were resumed. It is "" if none is paused.
+// clusters is if all were resumed, and what ends that. It is "" if none is paused.
 func (s *Stop) stillPaused(resumed string) string {
 	for _, name := range slices.Sorted(maps.Keys(s.clusters.named(resumed))) {
-		if why := s.Paused(name); why != "" {
-			return why + s.resumeHint(why, resumed, name)
-		}
-	}
-	return ""
-}
-
-// resumeHint says how to end a pause that the order to resume did not mean: of all clusters
-// rather than of the resumed one, or the other way round. It is "" if why is not about such a
-// pause.
-func (s *Stop) resumeHint(why, resumed, cluster string) string {
-	name, hint := state.AllClusters, " (that ends without --cluster)"
-	if resumed == state.AllClusters {
-		name, hint = cluster, " (that ends with --cluster "+cluster+")"
-	}
-	for _, p := range s.pausesOf(name) {
-		if (p != stop{}) && pauseText(name, p) == why {
-			return hint
+		if why, resume := s.PausedBy(name); why != "" {
+			return why + " (to end that: " + resume + ")"
 		}
 	}
 	return ""
