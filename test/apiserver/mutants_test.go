@@ -152,7 +152,7 @@ var mutants = []mutant{
 		}
 	}, rows: []string{"a watch without a version"}},
 	{name: "sends no bookmarks", request: ignoring("allowWatchBookmarks"), rows: []string{"a watch ends at its time"}},
-	{name: "forgets nothing", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.table.floor = 0 }), rows: []string{"a watch of a version"}},
+	{name: "forgets nothing", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.table.history[0].revision = 0 }), rows: []string{"a watch of a version"}},
 
 	{name: "has no schemas", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.schemas = nil }), rows: []string{"the schema sets", "the schema refuses"}},
 	{name: "has no status of custom resources", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.status = false }), rows: []string{"the status and the spec"}},
