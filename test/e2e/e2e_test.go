@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
@@ -89,6 +91,17 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 		s.Stop()
 	})
 	return s
+}
+
+// onStandIn puts a scene on the stand-in for kube-apiserver. It is for tests of BMCs, outlets and their drivers, to which the
+// API is only where the Nodes are.
+func onStandIn(t *testing.T, o scene.Options) *scene.Scene {
+	t.Helper()
+	o.StandIn = func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) }
+	if os.Getenv("A44_REAL") != "" {
+		o.StandIn = nil
+	}
+	return set(t, o)
 }
 
 // patience bounds each wait. A busy machine may need minutes; only a hang needs more.
