@@ -93,14 +93,11 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 	return s
 }
 
-// onStandIn puts a scene on the stand-in for kube-apiserver. It is for tests of BMCs, outlets and their drivers, to which the
-// API is only where the Nodes are.
+// onStandIn puts a scene on the stand-in for kube-apiserver. It is for tests of BMCs, outlets and journals, to which the API is
+// only where the Nodes are. docs/testing.md names each.
 func onStandIn(t *testing.T, o scene.Options) *scene.Scene {
 	t.Helper()
 	o.StandIn = func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) }
-	if os.Getenv("A44_REAL") != "" {
-		o.StandIn = nil
-	}
 	return set(t, o)
 }
 
