@@ -35,7 +35,7 @@ type object interface {
 	metav1.Object
 }
 
-// kind is one resource that is served. rules are how a real API server treats its objects; each may be nil.
+// kind is one resource that is served. Below the empty line is how a real API server treats its objects; each may be nil.
 type kind struct {
 	gvk        schema.GroupVersionKind // stored
 	resource   string

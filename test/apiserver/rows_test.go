@@ -339,6 +339,8 @@ var writeRows = []row{
 		n, ns := a.node(t, nil), a.namespace(t)
 		n.ResourceVersion, n.Labels = "", map[string]string{"a": "b"}
 		must.Do(a.typed.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
+		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"a": "b"}}}
+		assert.Equal(t, "b", must.Do(a.typed.CoreV1().Namespaces().Update(t.Context(), space, metav1.UpdateOptions{}))(t).Labels["a"])
 		w := must.Do(a.widgets(ns).Create(t.Context(), widget(map[string]any{"size": int64(1)}), metav1.CreateOptions{}))(t)
 		w.SetResourceVersion("")
 		_, err := a.widgets(ns).Update(t.Context(), w, metav1.UpdateOptions{})

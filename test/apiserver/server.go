@@ -44,7 +44,7 @@ type Options struct {
 	Clock func() time.Time
 	// Audit gets a line for each deletion that is done, like that of an audit log of Kubernetes; nil for none.
 	Audit io.Writer
-	// History is how many changes of each kind can be watched later, and undone for the next page of a list; 10,000 if zero.
+	// History is how many changes of each kind can be watched, and listed as they were, later; 10,000 if zero.
 	History int
 	// Before is called before each request is answered, and before a watch sends more; nil for nothing. It may wait, until ctx ends if
 	// the client is to hear nothing. The answer to a request is its error.

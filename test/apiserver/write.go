@@ -66,10 +66,7 @@ func (c *call) store(o object) error {
 
 // admit gives an object the namespace of the request, which must take it. c.s.mu is held.
 func (c *call) admit(o object) error {
-	if !c.k.namespaced {
-		return nil
-	}
-	if err := c.inNamespace(o); err != nil {
+	if err := c.inNamespace(o); err != nil || !c.k.namespaced {
 		return err
 	}
 	ns, err := c.s.about("namespaces", c.q.Namespace).live()
@@ -84,6 +81,9 @@ func (c *call) admit(o object) error {
 }
 
 func (c *call) inNamespace(o object) error {
+	if !c.k.namespaced {
+		return nil
+	}
 	if ns := o.GetNamespace(); ns != "" && ns != c.q.Namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}

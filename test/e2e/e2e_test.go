@@ -1,5 +1,5 @@
 // Package e2e runs the built fenced and fencectl as processes against a real
-// API server and BMCs that speak the real protocols.
+// API server, or where onStandIn says so a stand-in for it, and BMCs that speak the real protocols.
 package e2e
 
 import (
