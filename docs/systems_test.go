@@ -50,6 +50,27 @@ func TestQuickStartsAreFollowed(t *testing.T) {
 	}
 }
 
+// TestScenesOnTheStandInAreNamed: testing.md names the tests that need no real control plane, and says why.
+func TestScenesOnTheStandInAreNamed(t *testing.T) {
+	var code, named []string
+	for _, file := range must.Do(filepath.Glob("../test/e2e/*_test.go"))(t) {
+		for _, f := range strings.Split(string(must.Do(os.ReadFile(file))(t)), "\nfunc ")[1:] {
+			if name, rest, _ := strings.Cut(f, "("); strings.HasPrefix(name, "Test") && strings.Contains(rest, "onStandIn(") {
+				code = append(code, name)
+			}
+		}
+	}
+	_, table, found := strings.Cut(documents(t)["testing.md"], "| On the stand-in |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		tests, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		named = append(named, regexp.MustCompile(`Test\w+`).FindAllString(tests, -1)...)
+	}
+	require.NotEmpty(t, code)
+	assert.ElementsMatch(t, code, named)
+}
+
 // TestTestedVersionsAreNamed: systems.md names the version of Kubernetes that the tests run, that of the client, and that of
 // the Cluster API.
 func TestTestedVersionsAreNamed(t *testing.T) {

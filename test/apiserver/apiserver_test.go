@@ -2,12 +2,13 @@ package apiserver
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,10 +53,10 @@ func TestClock(t *testing.T) {
 	assert.Equal(t, "Wed, 02 Jan 2030 03:04:05 GMT", got.Header.Get("Date"))
 }
 
-// A list that is continued after a compaction is expired, as on a real server five minutes after its first page.
+// A list that is continued after its version is forgotten is expired, as on a real server five minutes after its first page.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
-	s, c := started(t, Options{})
+	_, c := started(t, Options{History: 8})
 	for i := range 3 {
 		made(t, c, fmt.Sprint("n", i))
 	}
@@ -64,13 +65,15 @@ func TestCompaction(t *testing.T) {
 	defer w.Stop()
 	next := metav1.ListOptions{Limit: 1, Continue: first.Continue}
 	must.Do(c.CoreV1().Nodes().List(t.Context(), next))(t)
-	made(t, c, "late")
-	assert.Equal(t, watch.Added, (<-w.ResultChan()).Type)
-	s.Compact()
+	for i := range 20 {
+		late := fmt.Sprint("late", i)
+		made(t, c, late)
+		e := <-w.ResultChan()
+		require.Equal(t, watch.Added, e.Type, "a watch that has reached the present goes on")
+		require.Equal(t, late, e.Object.(*corev1.Node).Name)
+	}
 	_, err := c.CoreV1().Nodes().List(t.Context(), next)
 	assert.True(t, apierrors.IsResourceExpired(err), err)
-	made(t, c, "later")
-	assert.Equal(t, watch.Added, (<-w.ResultChan()).Type, "a watch that has reached the present goes on")
 }
 
 // History that is not kept is forgotten, and no more of it than need be.
@@ -97,10 +100,24 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
+// faults are switched on by a test, and asked by its server.
+type faults struct {
+	current atomic.Pointer[func(context.Context, Request) error]
+}
+
+func (f *faults) before(ctx context.Context, q Request) error {
+	if now := f.current.Load(); now != nil {
+		return (*now)(ctx, q)
+	}
+	return nil
+}
+
+func (f *faults) are(what func(context.Context, Request) error) { f.current.Store(&what) }
+
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	s, c := started(t, Options{})
-	ofNodes := func(q Request) bool { return q.Resource == "nodes" }
+	var f faults
+	_, c := started(t, Options{Before: f.before})
 	get := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
@@ -113,23 +130,36 @@ func TestFaults(t *testing.T) {
 	made(t, c, "before")
 	require.Equal(t, watch.Added, (<-w.ResultChan()).Type)
 
-	repair := s.Inject(Fault{On: ofNodes, Err: apierrors.NewInternalError(assert.AnError)})
+	f.are(func(_ context.Context, q Request) error {
+		if q.Resource == "nodes" {
+			return apierrors.NewInternalError(assert.AnError)
+		}
+		return nil
+	})
 	assert.True(t, apierrors.IsInternalError(get(time.Minute)))
 	must.Do(c.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}))(t)
-	repair()
-	require.NoError(t, get(time.Minute))
-
-	repair = s.Inject(Fault{On: ofNodes, Err: apierrors.NewResourceExpired("gone")})
+	f.are(func(context.Context, Request) error { return apierrors.NewResourceExpired("gone") })
 	assert.True(t, apierrors.IsResourceExpired(get(time.Minute)))
-	repair()
-
-	repair = s.Inject(Fault{On: ofNodes, Delay: time.Second})
+	f.are(func(context.Context, Request) error {
+		time.Sleep(time.Second)
+		return nil
+	})
 	began := time.Now()
 	require.NoError(t, get(time.Minute))
 	assert.GreaterOrEqual(t, time.Since(began), time.Second)
-	repair()
 
-	repair = s.Inject(Fault{Silent: true, On: func(q Request) bool { return q.Verb != "create" }})
+	repaired := make(chan struct{})
+	f.are(func(ctx context.Context, q Request) error {
+		if q.Verb == "create" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-repaired:
+			return nil
+		}
+	})
 	require.ErrorIs(t, get(100*time.Millisecond), context.DeadlineExceeded)
 	waits := make(chan error, 1)
 	go func() { waits <- get(time.Minute) }()
@@ -141,7 +171,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("an answer: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	repair()
+	close(repaired)
 	require.NoError(t, <-waits, "as of a server that was frozen")
 	assert.Equal(t, "unseen", (<-w.ResultChan()).Object.(*corev1.Node).Name)
 }
@@ -169,12 +199,11 @@ func TestServersAreApart(t *testing.T) {
 // What a page of a list shows does not depend on how many later changes there are, whatever they are.
 func TestPagesAreOfOneVersion(t *testing.T) {
 	t.Parallel()
-	s, c := started(t, Options{})
+	_, c := started(t, Options{})
+	at := uint64(0)
 	for i := range 20 {
-		made(t, c, fmt.Sprintf("n%02d", i))
+		at = must.Do(strconv.ParseUint(made(t, c, fmt.Sprintf("n%02d", i)).ResourceVersion, 10, 64))(t)
 	}
-	k := s.kinds[schema.GroupResource{Resource: "nodes"}]
-	at := s.now()
 	for i := range 20 {
 		switch i % 3 {
 		case 0:
@@ -187,21 +216,19 @@ func TestPagesAreOfOneVersion(t *testing.T) {
 			made(t, c, fmt.Sprintf("n%02dlate", i))
 		}
 	}
-	for _, limit := range []int{0, 1, 7, 20, 100} {
+	for _, limit := range []int64{0, 1, 7, 20, 100} {
 		for from := range 21 {
-			found, _, err := s.list(k.table, "", fmt.Sprintf("n%02d", from), at, limit)
-			require.NoError(t, err)
+			next := base64.RawURLEncoding.EncodeToString(must.Do(json.Marshal(page{at, fmt.Sprintf("n%02d", from)}))(t))
+			found := must.Do(c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Continue: next, Limit: limit}))(t).Items
 			want := 20 - from
 			if limit > 0 {
-				want = min(want, limit)
+				want = min(want, int(limit))
 			}
-			require.GreaterOrEqual(t, len(found), want)
-			require.True(t, slices.IsSortedFunc(found, func(a, b *entry) int { return strings.Compare(a.key, b.key) }))
-			for i, e := range found[:want] {
-				n := must.Do(k.decode(e, "v1"))(t)
-				require.Equal(t, fmt.Sprintf("n%02d", from+i), n.GetName())
-				require.Empty(t, n.GetLabels())
-				require.LessOrEqual(t, must.Do(strconv.ParseUint(n.GetResourceVersion(), 10, 64))(t), at)
+			require.Len(t, found, want)
+			for i, n := range found {
+				require.Equal(t, fmt.Sprintf("n%02d", from+i), n.Name)
+				require.Empty(t, n.Labels)
+				require.LessOrEqual(t, must.Do(strconv.ParseUint(n.ResourceVersion, 10, 64))(t), at)
 			}
 		}
 	}
@@ -213,15 +240,14 @@ func TestManyNodes(t *testing.T) {
 	if text := os.Getenv("FENCED_NODES"); text != "" {
 		count = must.Do(strconv.Atoi(text))(t)
 	}
-	s, c := started(t, Options{})
-	k := s.kinds[schema.GroupResource{Resource: "nodes"}]
+	s, c := started(t, Options{History: 100})
 	before, began := heap(), time.Now()
 	for i := range count {
 		n := largeNode(i)
-		must.Do((&call{s: s, k: k, q: &Request{Version: "v1"}}).store(n))(t)
+		require.NoError(t, s.about("nodes", "").store(n))
 	}
 	after := heap()
-	first := must.Do((&call{s: s, k: k, q: &Request{Name: "node-000000"}}).stored())(t)
+	first, _ := s.kinds[schema.GroupResource{Resource: "nodes"}].table.latest().Min()
 	raw := len(first.raw)
 	t.Logf("%d Nodes in %s: %d bytes each in memory, %d of them the object", count, time.Since(began).Round(time.Millisecond), (after-before)/uint64(count), raw)
 	assert.Less(t, (after-before)/uint64(count), uint64(2*raw+500))

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -97,9 +99,9 @@ func TestConformanceOfKubernetes(t *testing.T) {
 // standIn starts a stand-in with the kind of the rows. The rows see it through what changes the configuration of their clients.
 func standIn(t *testing.T, rules func(*Server), through func(*rest.Config)) *api {
 	t.Helper()
-	s := must.Do(Start(Options{}))(t)
+	var granted rights
+	s := must.Do(Start(Options{Allows: granted.allow}))(t)
 	t.Cleanup(s.Close)
-	s.SetRights([]Right{})
 	define(t, newAPI(s.RESTConfig, t))
 	rules(s)
 	a := newAPI(func(user string, groups ...string) *rest.Config {
@@ -107,15 +109,37 @@ func standIn(t *testing.T, rules func(*Server), through func(*rest.Config)) *api
 		through(c)
 		return c
 	}, t)
-	var mu sync.Mutex
-	rights := []Right{}
-	a.grant = func(_ T, user, namespace string, rule rbacv1.PolicyRule) {
-		mu.Lock()
-		defer mu.Unlock()
-		rights = append(rights, Right{user, namespace, rule})
-		s.SetRights(rights)
-	}
+	a.grant = func(_ T, user, namespace string, rule rbacv1.PolicyRule) { granted.add(right{user, namespace, rule}) }
 	return a
+}
+
+// right allows a user what a rule of RBAC says, in one namespace, or everywhere if it is empty.
+type right struct {
+	user, namespace string
+	rule            rbacv1.PolicyRule
+}
+
+type rights struct {
+	mu  sync.Mutex
+	all []right
+}
+
+func (r *rights) add(one right) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, one)
+}
+
+func (r *rights) allow(user string, what authorizationv1.ResourceAttributes) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if what.Subresource != "" {
+		what.Resource += "/" + what.Subresource
+	}
+	return slices.ContainsFunc(r.all, func(r right) bool {
+		return r.user == user && (r.namespace == "" || r.namespace == what.Namespace) && slices.Contains(r.rule.Verbs, what.Verb) &&
+			slices.Contains(r.rule.APIGroups, what.Group) && slices.Contains(r.rule.Resources, what.Resource)
+	})
 }
 
 // grantByRBAC gives a user a right, and waits until the authorizer knows it.

@@ -1,9 +1,8 @@
-// Package apiserver is a stand-in for kube-apiserver: a Kubernetes API in memory, over HTTP and TLS. It serves the
-// kinds that fenced touches, and any custom resource by its definition. It starts in milliseconds, holds
-// 500,000 Nodes, and a test can set its clock, make it forget its history and make it fail.
+// Package apiserver is a stand-in for kube-apiserver: a Kubernetes API in memory, over HTTP and TLS. It serves the kinds that fenced touches,
+// and any custom resource by its definition. It holds 500,000 Nodes, and a test can set its clock, make it forget its history and make it fail.
 //
-// Codecs, patches, selectors, validation of metadata and schemas, and the text of errors come from apimachinery and
-// kube-openapi. What is written here is what k8s.io/apiserver does around them.
+// Codecs, patches, selectors, the frames of watches, validation of metadata and schemas, and the text of errors come from
+// apimachinery, client-go and kube-openapi. What is written here is what k8s.io/apiserver does around them.
 //
 // A conformance suite runs against this stand-in and against the real kube-apiserver. A behaviour on which fenced
 // or a test relies is a row there. A behaviour without a row is not promised. Refused are server-side apply, dry runs,

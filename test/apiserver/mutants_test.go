@@ -103,7 +103,7 @@ var mutants = []mutant{
 	}, rows: []string{"the pages of a list"}},
 	{name: "ignores versions of lists", request: ignoring("resourceVersion", "resourceVersionMatch"), rows: []string{"a list can be of an exact", "a list that may not be older", "options of a list"}},
 	{name: "ignores labels", request: ignoring("labelSelector"), rows: []string{"labels select"}},
-	{name: "ignores fields", request: ignoring("fieldSelector"), rows: []string{"fields select"}},
+	{name: "ignores fields", request: ignoring("fieldSelector"), rows: []string{"fields select", "the name selects"}},
 
 	{name: "takes the client's UID", rules: ofKind("", "nodes", func(k *kind) { k.onCreate = func(o object) { o.SetUID("mine") } }), rows: []string{"a created object gets"}},
 	{name: "generates other names", answer: says(`"made-[a-z0-9]{5}"`, `"made"`), rows: []string{"a name is generated"}},
@@ -129,6 +129,7 @@ var mutants = []mutant{
 	{name: "tests nothing", request: body(`"op":"test"`, `"op":"add"`), rows: []string{"a JSON patch"}},
 	{name: "takes any Event", rules: ofKind("", "events", func(k *kind) { k.validate = nil }), rows: []string{"an Event is in"}},
 	{name: "takes any Lease", rules: ofKind("coordination.k8s.io", "leases", func(k *kind) { k.validate = nil }), rows: []string{"a Lease lasts"}},
+	{name: "forgets owners", answer: says(`"ownerReferences":\[[^\]]*\],?`, ""), rows: []string{"a Lease is renewed"}},
 	{name: "keeps the text of Secrets", rules: ofKind("", "secrets", func(k *kind) { k.onCreate = nil }), rows: []string{"the text of a Secret"}},
 	{name: "takes the status of new pods", rules: ofKind("", "pods", func(k *kind) { k.onCreate = nil }), rows: []string{"a new pod"}},
 	{name: "takes the status of new VolumeAttachments", rules: ofKind("storage.k8s.io", "volumeattachments", func(k *kind) { k.onCreate = nil }), rows: []string{"a VolumeAttachment"}},
@@ -152,7 +153,7 @@ var mutants = []mutant{
 		}
 	}, rows: []string{"a watch without a version"}},
 	{name: "sends no bookmarks", request: ignoring("allowWatchBookmarks"), rows: []string{"a watch ends at its time"}},
-	{name: "forgets nothing", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.table.floor = 0 }), rows: []string{"a watch of a version"}},
+	{name: "forgets nothing", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.table.history[0].revision = 0 }), rows: []string{"a watch of a version"}},
 
 	{name: "has no schemas", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.schemas = nil }), rows: []string{"the schema sets", "the schema refuses"}},
 	{name: "has no status of custom resources", rules: ofKind("conformance.fenced.io", "widgets", func(k *kind) { k.status = false }), rows: []string{"the status and the spec"}},

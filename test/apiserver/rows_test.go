@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -234,6 +235,18 @@ var readRows = []row{
 		assert.True(t, apierrors.IsBadRequest(err), err)
 		assert.ErrorContains(t, err, "field label not supported: spec.podCIDR")
 	}},
+	{"the name selects a custom resource, in a list and in a streamed one", func(t T, a *api) {
+		ns := a.namespace(t)
+		made := must.Do(a.widgets(ns).Create(t.Context(), widget(map[string]any{"size": int64(1)}), metav1.CreateOptions{}))(t)
+		must.Do(a.widgets(ns).Create(t.Context(), widget(map[string]any{"size": int64(1)}), metav1.CreateOptions{}))(t)
+		yes, o := true, metav1.ListOptions{FieldSelector: "metadata.name=" + made.GetName()}
+		assert.Equal(t, []string{made.GetName()}, namesOf(must.Do(a.widgets(ns).List(t.Context(), o))(t).Items))
+		o.SendInitialEvents, o.ResourceVersionMatch, o.AllowWatchBookmarks = &yes, metav1.ResourceVersionMatchNotOlderThan, true
+		w := must.Do(a.widgets(ns).Watch(t.Context(), o))(t)
+		defer w.Stop()
+		seen(t, w, made.GetName(), watch.Added)
+		assert.Equal(t, watch.Bookmark, next(t, w).Type)
+	}},
 	{"options of a list that contradict each other are refused", func(t T, a *api) {
 		_, err := a.typed.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 		assert.True(t, apierrors.IsInvalid(err), err)
@@ -326,6 +339,8 @@ var writeRows = []row{
 		n, ns := a.node(t, nil), a.namespace(t)
 		n.ResourceVersion, n.Labels = "", map[string]string{"a": "b"}
 		must.Do(a.typed.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
+		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"a": "b"}}}
+		assert.Equal(t, "b", must.Do(a.typed.CoreV1().Namespaces().Update(t.Context(), space, metav1.UpdateOptions{}))(t).Labels["a"])
 		w := must.Do(a.widgets(ns).Create(t.Context(), widget(map[string]any{"size": int64(1)}), metav1.CreateOptions{}))(t)
 		w.SetResourceVersion("")
 		_, err := a.widgets(ns).Update(t.Context(), w, metav1.UpdateOptions{})
@@ -416,6 +431,22 @@ var writeRows = []row{
 		_, err := a.typed.CoordinationV1().Leases("default").Create(t.Context(), l, metav1.CreateOptions{})
 		assert.True(t, apierrors.IsInvalid(err), err)
 		assert.ErrorContains(t, err, "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0")
+	}},
+	{"a Lease is renewed, keeps its owner, and an old version of it is a conflict", func(t T, a *api) {
+		n, seconds, now := a.node(t, nil), int32(40), metav1.NowMicro()
+		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}
+		leases := a.typed.CoordinationV1().Leases("default")
+		made := must.Do(leases.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.Name, LeaseDurationSeconds: &seconds},
+		}, metav1.CreateOptions{}))(t)
+		old := made.DeepCopy()
+		made.Spec.RenewTime = &now
+		renewed := must.Do(leases.Update(t.Context(), made, metav1.UpdateOptions{}))(t)
+		assert.WithinDuration(t, now.Time, renewed.Spec.RenewTime.Time, time.Microsecond)
+		assert.Equal(t, []metav1.OwnerReference{owner}, renewed.OwnerReferences)
+		assert.NotEqual(t, old.ResourceVersion, renewed.ResourceVersion)
+		_, err := leases.Update(t.Context(), old, metav1.UpdateOptions{})
+		assert.True(t, apierrors.IsConflict(err), err)
 	}},
 	{"the text of a Secret becomes its data", func(t T, a *api) {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name("secret"), Namespace: "default"}, StringData: map[string]string{"k": "v"}}

@@ -8,18 +8,34 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
+	"mime"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+
+	"github.com/fenced/fenced/test/certs"
 )
+
+// Version is the version that the server says it has, that of the real one of package rig.
+const Version = "v1.36.3"
+
+// AdminGroup may do everything.
+const AdminGroup = "system:masters"
+
+// anonymous is who shows no credentials. It may do nothing.
+const anonymous = "system:anonymous"
 
 // Options are the options of a server. The zero value is usable.
 type Options struct {
@@ -28,8 +44,13 @@ type Options struct {
 	Clock func() time.Time
 	// Audit gets a line for each deletion that is done, like that of an audit log of Kubernetes; nil for none.
 	Audit io.Writer
-	// History is how many changes of each kind can be watched later, and undone for the next page of a list; 10,000 if zero.
+	// History is how many changes of each kind can be watched, and listed as they were, later; 10,000 if zero.
 	History int
+	// Before is called before each request is answered, and before a watch sends more; nil for nothing. It may wait, until ctx ends if
+	// the client is to hear nothing. The answer to a request is its error.
+	Before func(ctx context.Context, q Request) error
+	// Allows says what a user may do who is not of AdminGroup; everybody may do everything if it is nil.
+	Allows func(user string, what authorizationv1.ResourceAttributes) bool
 }
 
 // Server is a Kubernetes API in memory. Create it with Start.
@@ -37,14 +58,10 @@ type Server struct {
 	store
 	opts   Options
 	kinds  map[schema.GroupResource]*kind // guarded by the lock of the store
-	http   *http.Server
-	url    string
-	faults faults
-	access access
+	http   *httptest.Server
+	ca     []byte // in PEM
+	secret string // begins each token
 }
-
-// Version is the version that the server says it has, that of the real one of package rig.
-const Version = "v1.36.3"
 
 // Start starts a server on a port of loopback that the kernel chooses, with the namespaces of every cluster.
 func Start(o Options) (*Server, error) {
@@ -54,208 +71,281 @@ func Start(o Options) (*Server, error) {
 	if o.History == 0 {
 		o.History = 10_000
 	}
-	s := &Server{store: store{keep: o.History}, opts: o, kinds: builtIn(), faults: faults{changed: make(chan struct{})}}
-	s.access.tokens = map[string]user{}
-	certificate, err := s.access.certify()
+	if o.Before == nil {
+		o.Before = func(context.Context, Request) error { return nil }
+	}
+	s := &Server{store: store{keep: o.History}, opts: o, kinds: builtIn(), secret: utilrand.String(40)}
+	if err := s.furnish(); err != nil {
+		return nil, err
+	}
+	ca, err := certs.NewAuthority()
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	certificate, err := ca.TLS()
 	if err != nil {
-		return nil, fmt.Errorf("listen for the API: %w", err)
+		return nil, err
 	}
-	s.url = "https://" + l.Addr().String()
-	if err := s.furnish(); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	s.Compact() // no client has seen an older version
-	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), // of clients that end a handshake
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-	}
-	go func() { _ = s.http.ServeTLS(l, "", "") }() // ends with Close
+	s.ca, s.http = ca.PEM, httptest.NewUnstartedServer(s)
+	s.http.TLS, s.http.EnableHTTP2 = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, true
+	s.http.Config.ReadHeaderTimeout, s.http.Config.ErrorLog = time.Minute, log.New(io.Discard, "", 0) // of clients that end a handshake
+	s.http.StartTLS()
 	return s, nil
 }
 
 // URL is the address of the API.
-func (s *Server) URL() string { return s.url }
+func (s *Server) URL() string { return s.http.URL }
 
 // Close ends the server and every connection to it.
-func (s *Server) Close() { _ = s.http.Close() }
+func (s *Server) Close() { _ = s.http.Config.Close() }
 
-// Compact forgets all changes until now: a watch from an older version and the next page of a list are answered with 410.
-func (s *Server) Compact() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range s.kinds {
-		if k.table != nil {
-			k.table.forget(s.revision)
-		}
+// RESTConfig is a client configuration for a user of any name in any groups, with a bearer token of its own and without a rate limit.
+func (s *Server) RESTConfig(name string, groups ...string) *rest.Config {
+	token := strings.Join(append([]string{s.secret, name}, groups...), "/")
+	return &rest.Config{Host: s.URL(), QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: s.ca}}
+}
+
+// authenticate returns who sends a request; nobody for a token that is not of this server.
+func (s *Server) authenticate(r *http.Request) (user string, groups []string) {
+	token := r.Header.Get("Authorization")
+	if token == "" {
+		return anonymous, nil
 	}
+	parts := strings.Split(token, "/")
+	if parts[0] != "Bearer "+s.secret {
+		return "", nil
+	}
+	return parts[1], parts[2:]
+}
+
+// allows says whether who sends a request may do something.
+func (c *call) allows(what authorizationv1.ResourceAttributes) bool {
+	return slices.Contains(c.groups, AdminGroup) || c.q.User != anonymous && (c.s.opts.Allows == nil || c.s.opts.Allows(c.q.User, what))
 }
 
 // Request is what a request is for, in the words of an authorizer.
 type Request struct {
-	User, Verb, Group, Version, Resource, Subresource, Namespace, Name string
+	User string
+	authorizationv1.ResourceAttributes
 }
 
-func split(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
+// call is one request, and how it is answered.
+type call struct {
+	s         *Server
+	k         *kind // nil if there is none
+	q         Request
+	w         http.ResponseWriter
+	r         *http.Request
+	groups    []string // of the user
+	mediaType string
+}
 
-// parse returns what a request is for; ok is false if its path is not of resources.
-func parse(r *http.Request) (q Request, ok bool) {
-	parts := split(r.URL.Path)
+// parse returns what a request is for; its version is empty if its path is not of resources.
+func parse(r *http.Request) (q Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":
 		q.Version, parts = parts[1], parts[2:]
 	case len(parts) >= 4 && parts[0] == "apis":
 		q.Group, q.Version, parts = parts[1], parts[2], parts[3:]
 	default:
-		return q, false
+		return q
 	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
-		if q.Namespace = parts[1]; len(parts) > 2 && parts[2] != "status" {
+		if q.Namespace = parts[1]; len(parts) > 2 {
 			parts = parts[2:]
 		}
 	}
 	parts = append(parts, "", "")
 	q.Resource, q.Name, q.Subresource = parts[0], parts[1], parts[2]
 	q.Verb = map[string]string{http.MethodPost: "create", http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
-	switch watch := r.URL.Query().Get("watch"); {
-	case q.Name != "":
-	case q.Verb == "delete":
-		q.Verb = "deletecollection"
-	case q.Verb == "get" && (watch == "true" || watch == "1"):
-		q.Verb = "watch"
-	case q.Verb == "get":
-		q.Verb = "list"
+	if q.Name == "" && q.Verb == "get" {
+		if q.Verb = "list"; r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1" {
+			q.Verb = "watch"
+		}
 	}
-	return q, true
+	return q
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q, resources := parse(r)
-	u, known := s.authenticate(r)
-	q.User = u.name
-	c := &call{s: s, q: &q, w: w, r: r, user: u}
 	w.Header().Set("Date", s.opts.Clock().UTC().Format(http.TimeFormat))
-	err := c.negotiate()
-	if failed := s.faults.meet(r.Context(), q); failed != nil {
-		err = failed
-	} else if !known {
-		err = apierrors.NewUnauthorized("Unauthorized")
-	}
-	switch {
-	case r.Context().Err() != nil: // the client has gone
-	case err != nil:
-	case !resources:
-		c.other()
-	default:
-		err = c.serve()
-	}
-	if err != nil {
-		c.fail(err)
-	}
-}
-
-// other serves what is not a resource: discovery, the version and the health of the server.
-func (c *call) other() {
-	switch parts := split(c.r.URL.Path); parts[0] {
-	case "healthz", "livez", "readyz":
-		_, _ = io.WriteString(c.w, "ok") // else the client has gone
-		return
-	case "version":
-		c.w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		_ = json.NewEncoder(c.w).Encode(apiversion.Info{Major: "1", Minor: "36", GitVersion: Version}) // else the client has gone
-		return
-	case "api", "apis":
-		if d := c.s.document(parts); d != nil {
-			c.document(http.StatusOK, d)
-			return
+	c := &call{s: s, q: parse(r), w: w, r: r}
+	c.q.User, c.groups = s.authenticate(r)
+	s.mu.RLock()
+	c.k = s.kinds[schema.GroupResource{Group: c.q.Group, Resource: c.q.Resource}]
+	s.mu.RUnlock()
+	if err := c.serve(); err != nil && r.Context().Err() == nil { // else the client has gone
+		status := statusOf(err)
+		if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 		}
+		_ = c.answer(int(status.Code), status, nil) // it can be encoded
 	}
-	http.NotFound(c.w, c.r)
 }
 
-// serve serves a request for resources.
 func (c *call) serve() error {
-	if err := c.s.authorize(c.user, *c.q); err != nil { // before whether there is such a kind
+	unacceptable := c.negotiate() // an error has a media type, too
+	if err := c.s.opts.Before(c.r.Context(), c.q); err != nil {
 		return err
 	}
-	c.s.mu.RLock()
-	k := c.s.kinds[schema.GroupResource{Group: c.q.Group, Resource: c.q.Resource}]
-	c.s.mu.RUnlock()
-	if k == nil || !slices.Contains(k.versions, c.q.Version) || c.q.Subresource != "" && (c.q.Subresource != "status" || !k.status) {
+	if c.q.User == "" {
+		return apierrors.NewUnauthorized("Unauthorized")
+	}
+	if c.q.Version == "" {
+		return c.other()
+	}
+	if err := c.authorize(); err != nil { // before whether there is such a kind
+		return err
+	}
+	if c.k == nil || !slices.Contains(c.k.versions, c.q.Version) || c.q.Subresource != "" && (c.q.Subresource != "status" || !c.k.status) {
 		http.NotFound(c.w, c.r)
 		return nil
 	}
-	c.k = k
-	if err := c.negotiate(); err != nil {
-		return err
+	if unacceptable != nil {
+		return unacceptable
 	}
 	serves := map[string]func() error{"get": c.get, "list": c.list, "watch": c.watch, "create": c.create, "update": c.update, "patch": c.patch, "delete": c.delete}
-	if k.table == nil {
+	if c.k.table == nil {
 		serves = map[string]func() error{"create": c.review}
 	}
 	if serves[c.q.Verb] == nil || c.r.URL.Query().Has("dryRun") {
-		return apierrors.NewMethodNotSupported(k.gr(), c.q.Verb)
+		return apierrors.NewMethodNotSupported(c.k.gr(), c.q.Verb)
 	}
 	return serves[c.q.Verb]()
 }
 
-// Fault is a way in which the server fails requests.
-type Fault struct {
-	On     func(Request) bool // the requests that it concerns; all if nil
-	Delay  time.Duration      // how much later they are answered
-	Silent bool               // they, and watches that run, get no byte until the fault is repaired
-	Err    error              // the answer that they get, for example of apierrors.NewInternalError
-}
-
-type faults struct {
-	mu      sync.Mutex
-	current []*Fault
-	changed chan struct{} // closed at the next change
-}
-
-// Inject makes the server fail in one more way, until repair is called.
-func (s *Server) Inject(f Fault) (repair func()) {
-	change := func(how func([]*Fault) []*Fault) {
-		s.faults.mu.Lock()
-		defer s.faults.mu.Unlock()
-		s.faults.current = how(slices.Clone(s.faults.current))
-		close(s.faults.changed)
-		s.faults.changed = make(chan struct{})
-	}
-	change(func(now []*Fault) []*Fault { return append(now, &f) })
-	return func() {
-		change(func(now []*Fault) []*Fault { return slices.DeleteFunc(now, func(g *Fault) bool { return g == &f }) })
-	}
-}
-
-// meet makes a request, or a watch that runs, wait as its faults say. It returns the answer that they give to a request.
-func (f *faults) meet(ctx context.Context, q Request) error {
-	for delayed := false; ; {
-		var met Fault
-		f.mu.Lock()
-		for _, g := range f.current {
-			if g.On == nil || g.On(q) {
-				met = Fault{Silent: met.Silent || g.Silent, Delay: met.Delay + g.Delay, Err: errors.Join(met.Err, g.Err)}
-			}
+// other serves what is not a resource: discovery, the version and the health of the server.
+func (c *call) other() error {
+	switch path := strings.TrimSuffix(c.r.URL.Path, "/"); path {
+	case "/healthz", "/livez", "/readyz":
+		_, _ = io.WriteString(c.w, "ok") // else the client has gone
+	case "/version":
+		c.w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		_ = json.NewEncoder(c.w).Encode(apiversion.Info{Major: "1", Minor: "36", GitVersion: Version}) // else the client has gone
+	default:
+		if d := c.s.documents()[path]; d != nil {
+			return c.answer(http.StatusOK, d, nil)
 		}
-		changed, passed := f.changed, (<-chan time.Time)(nil)
-		f.mu.Unlock()
+		http.NotFound(c.w, c.r)
+	}
+	return nil
+}
+
+// authorize returns the error of a request that its user has no right to.
+func (c *call) authorize() error {
+	q := c.q.ResourceAttributes
+	if q.Group == authorizationv1.GroupName && c.q.User != anonymous || c.allows(q) { // every user may ask for its rights
+		return nil
+	}
+	resource, where := strings.TrimSuffix(q.Resource+"/"+q.Subresource, "/"), "at the cluster scope"
+	if q.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", q.Namespace)
+	}
+	//lint:ignore ST1005 Kubernetes' words
+	why := fmt.Errorf("User %q cannot %s resource %q in API group %q %s", c.q.User, q.Verb, resource, q.Group, where)
+	return apierrors.NewForbidden(schema.GroupResource{Group: q.Group, Resource: q.Resource}, q.Name, why)
+}
+
+// review answers a question about rights.
+func (c *call) review() error {
+	o, err := c.received()
+	if err != nil {
+		return err
+	}
+	r := o.(*authorizationv1.SelfSubjectAccessReview)
+	r.Status.Allowed = r.Spec.ResourceAttributes == nil || c.allows(*r.Spec.ResourceAttributes)
+	return c.answer(http.StatusCreated, r, nil)
+}
+
+// negotiate chooses the first media type that the client accepts. Tables, metadata alone and aggregated discovery are left to the real
+// server: clients that ask for them accept plain answers, too.
+func (c *call) negotiate() error {
+	supported := c.k.mediaTypes()
+	c.mediaType = supported[0]
+	for clause := range strings.SplitSeq(strings.Join(c.r.Header.Values("Accept"), ","), ",") {
+		mediaType, params, _ := mime.ParseMediaType(clause)
 		switch {
-		case met.Silent:
-		case met.Delay > 0 && !delayed:
-			changed, passed, delayed = nil, time.After(met.Delay), true
-		default:
-			return met.Err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		case <-passed:
+		case mediaType == "", mediaType == "*/*", mediaType == "application/*":
+			return nil
+		case params["as"] == "" && slices.Contains(supported, mediaType):
+			c.mediaType = mediaType
+			return nil
 		}
 	}
+	return refused(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: "+strings.Join(supported, ", "))
+}
+
+func refused(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+}
+
+// body reads the body of a request.
+func (c *call) body(supported []string) (mediaType string, body []byte, err error) {
+	const largest = 3 << 20
+	if mediaType, _, err = mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil {
+		mediaType = supported[0]
+	}
+	if !slices.Contains(supported, mediaType) {
+		return "", nil, refused(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"the body of the request was in an unknown format - accepted media types include: "+strings.Join(supported, ", "))
+	}
+	if body, err = io.ReadAll(io.LimitReader(c.r.Body, largest+1)); err == nil && len(body) > largest {
+		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", largest))
+	}
+	return mediaType, body, err
+}
+
+// received is the object in the body of a request.
+func (c *call) received() (object, error) {
+	mediaType, body, err := c.body(c.k.mediaTypes())
+	if err != nil {
+		return nil, err
+	}
+	return c.decode(mediaType, body)
+}
+
+// decode decodes an object of the kind and version of the request.
+func (c *call) decode(mediaType string, body []byte) (object, error) {
+	want, into := c.k.at(c.q.Version), c.k.empty(c.q.Version)
+	_, got, err := serializerOf(mediaType).Serializer.Decode(body, &want, into)
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", want.Kind, want.Version, want.Kind, err))
+	case got.GroupVersion() != want.GroupVersion():
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
+	case got.Kind != want.Kind:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", got.Kind, got.Version, want.Kind))
+	}
+	return into, nil
+}
+
+// encoder encodes objects and lists of the kind in the version of the request, and what is of no kind, such as a Status.
+func (c *call) encoder(mediaType string) runtime.Encoder {
+	if c.k == nil {
+		return encoder(metav1.Unversioned, mediaType)
+	}
+	return encoder(c.k.at(c.q.Version).GroupVersion(), mediaType)
+}
+
+// answer answers with an object or a list, unless there is an error.
+func (c *call) answer(code int, o runtime.Object, err error) error {
+	var raw []byte
+	if err == nil {
+		raw, err = runtime.Encode(c.encoder(c.mediaType), o)
+	}
+	if err == nil {
+		c.w.Header().Set("Content-Type", c.mediaType)
+		c.w.WriteHeader(code)
+		_, _ = c.w.Write(raw) // else the client has gone
+	}
+	return err
+}
+
+func statusOf(err error) *metav1.Status {
+	var api *apierrors.StatusError
+	if !errors.As(err, &api) {
+		api = apierrors.NewInternalError(err)
+	}
+	return &api.ErrStatus
 }

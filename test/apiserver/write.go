@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -13,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 func (c *call) create() error {
@@ -27,19 +31,18 @@ func (c *call) create() error {
 	if err != nil {
 		return err
 	}
-	e, err := c.store(o)
-	return c.entry(http.StatusCreated, e, err)
+	return c.answer(http.StatusCreated, o, c.store(o))
 }
 
 // store stores a new object.
-func (c *call) store(o object) (*entry, error) {
+func (c *call) store(o object) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if err := c.admit(o); err != nil {
-		return nil, err
+		return err
 	}
 	if o.GetResourceVersion() != "" {
-		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+		return apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
 	}
 	o.SetUID(uuid.NewUUID())
 	o.SetCreationTimestamp(metav1.NewTime(c.s.opts.Clock()).Rfc3339Copy())
@@ -52,29 +55,22 @@ func (c *call) store(o object) (*entry, error) {
 		o.SetGeneration(1)
 	}
 	if err := c.prepare(o, nil); err != nil {
-		return nil, err
+		return err
 	}
 	c.q.Name = o.GetName()
-	if _, err := c.stored(); err == nil {
-		return nil, apierrors.NewAlreadyExists(c.k.gr(), c.q.Name)
+	if _, err := c.live(); err == nil {
+		return apierrors.NewAlreadyExists(c.k.gr(), c.q.Name)
 	}
-	return c.put(o, false)
+	return c.s.put(c.k, c.key(), o, false)
 }
 
 // admit gives an object the namespace of the request, which must take it. c.s.mu is held.
 func (c *call) admit(o object) error {
-	if !c.k.namespaced {
-		return nil
-	}
-	if err := c.inNamespace(o); err != nil {
+	if err := c.inNamespace(o); err != nil || !c.k.namespaced {
 		return err
 	}
-	spaces := &call{s: c.s, k: c.s.kinds[schema.GroupResource{Resource: "namespaces"}], q: &Request{Name: c.q.Namespace}}
-	e, err := spaces.stored()
-	if err != nil {
-		return err
-	}
-	if ns, err := spaces.k.decode(e, "v1"); err != nil || ns.GetDeletionTimestamp() == nil {
+	ns, err := c.s.about("namespaces", c.q.Namespace).live()
+	if err != nil || ns.GetDeletionTimestamp() == nil {
 		return err
 	}
 	refused := apierrors.NewForbidden(c.k.gr(), o.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", c.q.Namespace))
@@ -85,6 +81,9 @@ func (c *call) admit(o object) error {
 }
 
 func (c *call) inNamespace(o object) error {
+	if !c.k.namespaced {
+		return nil
+	}
 	if ns := o.GetNamespace(); ns != "" && ns != c.q.Namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
@@ -96,14 +95,13 @@ func (c *call) inNamespace(o object) error {
 func (c *call) prepare(o, was object) error {
 	s, at := c.k.schemas[c.q.Version], field.NewPath("metadata")
 	if s != nil {
-		s.shape(o)
+		shape(content(o), s.root, true)
 	}
 	var errs field.ErrorList
-	switch {
-	case was != nil:
+	if was != nil {
 		c.k.keep(o, was, c.q.Subresource == "status")
 		errs = validation.ValidateObjectMetaAccessorUpdate(o, was, at)
-	case c.k.onCreate != nil:
+	} else if c.k.onCreate != nil {
 		c.k.onCreate(o)
 	}
 	errs = append(validation.ValidateObjectMetaAccessor(o, c.k.namespaced, validation.NameIsDNSSubdomain, at), errs...)
@@ -121,28 +119,15 @@ func (c *call) prepare(o, was object) error {
 
 // keep keeps what an update may not change: the status, or all but the status if that is what it is of.
 func (k *kind) keep(o, was object, ofStatus bool) {
-	switch {
-	case k.sample == nil:
-		k.keepCustom(o, was, ofStatus)
-	case k.status && ofStatus:
-		copyField(o, was, "Spec")
-	case k.status:
-		copyField(o, was, "Status")
-	}
-}
-
-func copyField(to, from object, name string) {
-	reflect.ValueOf(to).Elem().FieldByName(name).Set(reflect.ValueOf(from).Elem().FieldByName(name))
-}
-
-// put writes an object, or deletes it. c.s.mu is held.
-func (c *call) put(o object, gone bool) (*entry, error) {
-	if c.k.gvk == definitions {
-		if err := c.s.define(o, gone); err != nil {
-			return nil, err
+	if to, custom := o.(*unstructured.Unstructured); custom {
+		k.keepCustom(to, was.(*unstructured.Unstructured), ofStatus)
+	} else if k.status {
+		name := "Status"
+		if ofStatus {
+			name = "Spec"
 		}
+		reflect.ValueOf(o).Elem().FieldByName(name).Set(reflect.ValueOf(was).Elem().FieldByName(name))
 	}
-	return c.s.put(c.k.table, c.key(), o, gone, c.k.encode)
 }
 
 func (c *call) update() error {
@@ -156,12 +141,7 @@ func (c *call) update() error {
 	if sent.GetName() != c.q.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", sent.GetName(), c.q.Name))
 	}
-	return c.replace(func(was object) (object, error) {
-		if uid := sent.GetUID(); uid != "" && uid != was.GetUID() {
-			return nil, apierrors.NewConflict(c.k.gr(), c.q.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID())) //lint:ignore ST1005 Kubernetes' words
-		}
-		return sent, nil
-	})
+	return c.replace(func(object) (object, error) { return sent, nil })
 }
 
 // replace replaces the object that the request is about by what next makes of it.
@@ -176,7 +156,10 @@ func (c *call) replace(next func(was object) (object, error)) error {
 	if err != nil {
 		return err
 	}
-	switch version := o.GetResourceVersion(); {
+	switch uid, version := o.GetUID(), o.GetResourceVersion(); {
+	case uid != "" && uid != was.GetUID():
+		//lint:ignore ST1005 Kubernetes' words
+		return apierrors.NewConflict(c.k.gr(), c.q.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
 	case version == "" && !c.k.unconditionalUpdate:
 		errs := field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")}
 		return apierrors.NewInvalid(schema.GroupKind{Group: c.k.gvk.Group, Kind: c.k.resource}, c.q.Name, errs)
@@ -186,74 +169,47 @@ func (c *call) replace(next func(was object) (object, error)) error {
 	o.SetResourceVersion(was.GetResourceVersion())
 	o.SetGeneration(was.GetGeneration())
 	o.SetCreationTimestamp(was.GetCreationTimestamp())
-	if o.GetUID() == "" {
-		o.SetUID(was.GetUID())
-	}
-	seconds := was.GetDeletionGracePeriodSeconds()
-	if was.GetDeletionTimestamp() != nil {
-		o.SetDeletionTimestamp(was.GetDeletionTimestamp())
-		o.SetDeletionGracePeriodSeconds(seconds)
-	}
+	o.SetUID(was.GetUID())
+	o.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	o.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
 	if err := c.prepare(o, was); err != nil {
 		return err
 	}
-	e, err := c.put(o, seconds != nil && *seconds == 0 && len(o.GetFinalizers()) == 0)
-	return c.entry(http.StatusOK, e, err)
-}
-
-// live is the object that the request is about. c.s.mu is held.
-func (c *call) live() (object, error) {
-	e, err := c.stored()
-	if err != nil {
-		return nil, err
-	}
-	return c.k.decode(e, c.q.Version)
+	gone := ptr.Deref(was.GetDeletionGracePeriodSeconds(), 1) == 0 && len(o.GetFinalizers()) == 0
+	return c.answer(http.StatusOK, o, c.s.put(c.k, c.key(), o, gone))
 }
 
 func (c *call) patch() error {
-	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if c.k.sample != nil {
-		supported = append(supported, string(types.StrategicMergePatchType))
+	patches := map[string]func(before, patch []byte) ([]byte, error){
+		string(types.MergePatchType): jsonpatch.MergePatch,
+		string(types.JSONPatchType): func(before, patch []byte) ([]byte, error) {
+			steps, err := jsonpatch.DecodePatch(patch)
+			if err != nil {
+				return nil, err
+			}
+			return steps.Apply(before)
+		},
 	}
-	mediaType, patch, err := c.body(supported)
+	if c.k.sample != nil {
+		patches[string(types.StrategicMergePatchType)] = func(before, patch []byte) ([]byte, error) {
+			return strategicpatch.StrategicMergePatch(before, patch, c.k.sample)
+		}
+	}
+	mediaType, patch, err := c.body(slices.Sorted(maps.Keys(patches)))
 	if err != nil {
 		return err
 	}
 	return c.replace(func(was object) (object, error) {
-		before, err := runtime.Encode(c.k.codec(runtime.ContentTypeJSON, c.q.Version), was)
+		before, err := runtime.Encode(c.encoder(runtime.ContentTypeJSON), was)
 		if err != nil {
 			return nil, err
 		}
-		after, err := c.patched(types.PatchType(mediaType), before, patch)
+		after, err := patches[mediaType](before, patch)
 		if err != nil {
-			return nil, err
+			return nil, refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
 		}
-		o, err := c.decode(runtime.ContentTypeJSON, after)
-		if err != nil {
-			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
-		}
-		return o, nil
+		return c.decode(runtime.ContentTypeJSON, after)
 	})
-}
-
-func (c *call) patched(kind types.PatchType, before, patch []byte) (after []byte, err error) {
-	switch kind {
-	case types.JSONPatchType:
-		var steps jsonpatch.Patch
-		if steps, err = jsonpatch.DecodePatch(patch); err == nil {
-			if after, err = steps.Apply(before); err != nil {
-				return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
-			}
-		}
-	case types.StrategicMergePatchType:
-		after, err = strategicpatch.StrategicMergePatch(before, patch, c.k.sample)
-	default:
-		after, err = jsonpatch.MergePatch(before, patch)
-	}
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	return after, nil
 }
 
 func (c *call) delete() error {
@@ -272,58 +228,48 @@ func (c *call) delete() error {
 	if err != nil {
 		return err
 	}
-	if p := o.Preconditions; p != nil {
-		gr := schema.GroupResource{Group: c.k.gvk.Group, Resource: c.k.gvk.Kind}
-		if p.UID != nil && *p.UID != was.GetUID() {
-			return apierrors.NewConflict(gr, c.q.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, was.GetUID()))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != was.GetResourceVersion() {
-			return apierrors.NewConflict(gr, c.q.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, was.GetResourceVersion()))
-		}
+	gr := schema.GroupResource{Group: c.k.gvk.Group, Resource: c.k.gvk.Kind}
+	switch p := ptr.Deref(o.Preconditions, metav1.Preconditions{}); {
+	case p.UID != nil && *p.UID != was.GetUID():
+		return apierrors.NewConflict(gr, c.q.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, was.GetUID()))
+	case p.ResourceVersion != nil && *p.ResourceVersion != was.GetResourceVersion():
+		return apierrors.NewConflict(gr, c.q.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, was.GetResourceVersion()))
 	}
 	stays := c.mark(was, o.GracePeriodSeconds)
-	e, err := c.put(was, !stays)
-	if err == nil {
+	if err = c.s.put(c.k, c.key(), was, !stays); err == nil && c.s.opts.Audit != nil {
 		err = c.audit(o)
 	}
-	if err == nil && !stays && !c.k.returnsDeleted {
-		c.document(http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: c.q.Name, Group: c.k.gvk.Group, Kind: c.k.resource, UID: was.GetUID()}})
-		return nil
+	if stays || c.k.returnsDeleted {
+		return c.answer(http.StatusOK, was, err)
 	}
-	return c.entry(http.StatusOK, e, err)
+	done := &metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: c.q.Name, Group: c.k.gvk.Group, Kind: c.k.resource, UID: was.GetUID()}}
+	return c.answer(http.StatusOK, done, err)
 }
 
 // audit logs a deletion that is done. c.s.mu is held.
 func (c *call) audit(o *metav1.DeleteOptions) error {
-	if c.s.opts.Audit == nil {
-		return nil
-	}
 	now := c.s.opts.Clock()
 	return json.NewEncoder(c.s.opts.Audit).Encode(map[string]any{
 		"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "stage": "ResponseComplete", "verb": c.q.Verb, "userAgent": c.r.UserAgent(),
-		"user": map[string]any{"username": c.user.name}, "requestReceivedTimestamp": now, "stageTimestamp": now, "requestObject": o, "responseStatus": map[string]any{"code": http.StatusOK},
-		"objectRef": map[string]any{"resource": c.k.resource, "namespace": c.q.Namespace, "name": c.q.Name},
+		"user": map[string]any{"username": c.q.User}, "requestReceivedTimestamp": now, "stageTimestamp": now, "requestObject": o,
+		"responseStatus": map[string]any{"code": http.StatusOK}, "objectRef": c.q.ResourceAttributes,
 	})
 }
 
 // mark marks an object as being deleted, and reports whether it stays until its finalizers are gone, or the kubelet has stopped the pod.
 func (c *call) mark(o object, asked *int64) (stays bool) {
-	seconds, began := int64(0), c.s.opts.Clock()
+	seconds := int64(0)
 	if c.k.grace != nil {
 		seconds = c.k.grace(o, asked)
 	}
-	if before := o.GetDeletionGracePeriodSeconds(); before != nil { // it can only be shortened
-		seconds = min(seconds, *before)
-		began = o.GetDeletionTimestamp().Add(-time.Duration(*before) * time.Second)
-	}
 	n, namespace := o.(*corev1.Namespace)
-	if !namespace && seconds == 0 && len(o.GetFinalizers()) == 0 {
+	switch {
+	case o.GetDeletionTimestamp() != nil && ptr.Deref(o.GetDeletionGracePeriodSeconds(), 0) <= seconds: // it can only be shortened
+		return true
+	case !namespace && seconds == 0 && len(o.GetFinalizers()) == 0:
 		return false
 	}
-	if o.GetDeletionTimestamp() == nil && o.GetGeneration() > 0 {
-		o.SetGeneration(o.GetGeneration() + 1)
-	}
-	end := metav1.NewTime(began.Add(time.Duration(seconds) * time.Second)).Rfc3339Copy()
+	end := metav1.NewTime(c.s.opts.Clock().Add(time.Duration(seconds) * time.Second)).Rfc3339Copy()
 	if o.SetDeletionTimestamp(&end); namespace { // it stays until its controller has emptied it
 		n.Status.Phase = corev1.NamespaceTerminating
 	} else {

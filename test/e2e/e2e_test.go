@@ -1,5 +1,5 @@
 // Package e2e runs the built fenced and fencectl as processes against a real
-// API server and BMCs that speak the real protocols.
+// API server, or where onStandIn says so a stand-in for it, and BMCs that speak the real protocols.
 package e2e
 
 import (
@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
@@ -90,6 +92,14 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 		s.Stop()
 	})
 	return s
+}
+
+// onStandIn puts a scene on the stand-in for kube-apiserver. It is for tests of BMCs, outlets and journals, to which the API is
+// only where the Nodes are. docs/testing.md names each.
+func onStandIn(t *testing.T, o scene.Options) *scene.Scene {
+	t.Helper()
+	o.StandIn = func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) }
+	return set(t, o)
 }
 
 // patience bounds each wait. A busy machine may need minutes; only a hang needs more.

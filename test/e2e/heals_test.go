@@ -21,7 +21,7 @@ import (
 // them all, and ends what it began, with no order given. // L5
 func TestKilledEightTimesOnFourSessions(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{{Name: "crowded", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
 		Checks:  []rig.Check{scene.Metal("2s")},
 		Set:     []string{"power.offDeadline=20s"},

@@ -229,7 +229,7 @@ func nameHost(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
 // whatever name that has.
 func TestBareMetalHostLeadsNowhereNear(t *testing.T) { // I10
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Set:     []string{"sweep.interval=10s", "bmcNetworks="},
 		Workers: []scene.Spec{{Name: "healthy", Protocol: scene.IPMI}, {Name: "near"}, {Name: "by-name"}},
 	})

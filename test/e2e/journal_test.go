@@ -109,7 +109,7 @@ func (j journald) await(ctx context.Context, t *testing.T, match ...string) map[
 func TestJournalTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	journal := startJournald(t)
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{
 			{Name: "well", Protocol: scene.IPMI}, {Name: "silent", Protocol: scene.IPMI}, {Name: "refused", Protocol: scene.IPMI},
 			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
@@ -155,7 +155,7 @@ func TestJournalTellsWhatIsWrong(t *testing.T) {
 func TestFullJournalStopsNoFence(t *testing.T) {
 	t.Parallel()
 	journal := startJournald(t)
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{{Name: "dies", Protocol: scene.IPMI}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI}},
 		Checks:  []rig.Check{scene.Metal("2s")},
 		Set:     []string{"log.level=debug"},

@@ -182,7 +182,7 @@ func levelOptions(workers ...scene.Spec) scene.Options {
 func TestOutletsFenceWhereTheBMCCannot(t *testing.T) {
 	t.Parallel()
 	needAgents(t, "fence_ipmilan")
-	s := set(t, levelOptions(
+	s := onStandIn(t, levelOptions(
 		scene.Spec{Name: "dead-bmc", Protocol: scene.Redfish, Outlets: []scene.Outlet{byAgent, byAgent}, AlwaysOn: true},
 		scene.Spec{Name: "other-password", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}, AlwaysOn: true},
 		scene.Spec{Name: "ignores-off", Protocol: scene.IPMI, Outlets: []scene.Outlet{byAgent}},
@@ -217,7 +217,7 @@ func TestOutletsThatProveNothing(t *testing.T) {
 	t.Parallel()
 	needAgents(t)
 	another := scene.Outlet{Driver: scene.BMCLib, FeedsAnother: true}
-	s := set(t, levelOptions(
+	s := onStandIn(t, levelOptions(
 		scene.Spec{Name: "feeds-another", Protocol: scene.IPMI, Outlets: []scene.Outlet{another}},
 		scene.Spec{Name: "one-stays-on", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary, byLibrary}},
 		scene.Spec{Name: "not-enrolled", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}},
@@ -260,7 +260,7 @@ func TestOutletsThatProveNothing(t *testing.T) {
 func TestForeignDriversGoTheWholeWay(t *testing.T) {
 	t.Parallel()
 	needAgents(t, "fence_ipmilan", "fence_redfish")
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "ipmitool", Protocol: scene.IPMISim, Driver: scene.BMCLib},
 		{Name: "gofish", Protocol: scene.Redfish, Driver: scene.BMCLib},
 		{Name: "fence-ipmilan", Protocol: scene.IPMI, Driver: scene.Agent},
@@ -295,7 +295,7 @@ func TestForeignDriversGoTheWholeWay(t *testing.T) {
 // has enrolled it, over either protocol; without that it does nothing. // I8
 func TestBMCsWithoutUUIDGoTheWholeWay(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Set: []string{"sweep.interval=10s"}, Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Set: []string{"sweep.interval=10s"}, Workers: []scene.Spec{
 		{Name: "redfish", Protocol: scene.Redfish}, {Name: "ipmi", Protocol: scene.IPMI},
 		{Name: "not-enrolled", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
@@ -332,7 +332,7 @@ func TestBMCsWithoutUUIDGoTheWholeWay(t *testing.T) {
 // anybody, whatever happens to the daemon, until somebody releases it.
 func TestFalseOffFreezes(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "liar-1", Protocol: scene.IPMI}, {Name: "liar-2", Protocol: scene.IPMI},
 		{Name: "same-model", Protocol: scene.IPMI}, {Name: "other-model", Protocol: scene.Redfish},
 	}})

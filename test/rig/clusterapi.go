@@ -211,7 +211,7 @@ func (a *ClusterAPI) installWebhooks(ctx context.Context) error {
 
 // client is how the API server reaches a webhook of the manager.
 func (a *ClusterAPI) client(path string) map[string]any {
-	return map[string]any{"url": "https://" + a.webhook + path, "caBundle": base64.StdEncoding.EncodeToString(a.on.ca.pem)}
+	return map[string]any{"url": "https://" + a.webhook + path, "caBundle": base64.StdEncoding.EncodeToString(a.on.ca.PEM)}
 }
 
 // manifests returns the objects in files of the module's directory config.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/fenced/fenced/test/certs"
+
 	"github.com/fenced/fenced/test/kube"
 )
 
@@ -47,7 +49,7 @@ type ControlPlane struct {
 	dir  workDir
 	bin  map[string]string // the paths of the programs, by name
 	opts Options
-	ca   *authority
+	ca   *certs.Authority
 	loan *loan // nil unless a Pool lends it
 	// standIn is nil for the real programs.
 	standIn *standIn
@@ -188,10 +190,10 @@ func (c *ControlPlane) writeFiles() (err error) {
 			return err
 		}
 	}
-	if c.ca, err = newAuthority(); err != nil {
+	if c.ca, err = certs.NewAuthority(); err != nil {
 		return err
 	}
-	if err := c.ca.writePKI(c.dir.path); err != nil {
+	if err := writePKI(c.ca, c.dir.path); err != nil {
 		return err
 	}
 	return c.writeAuditPolicy()

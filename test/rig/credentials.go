@@ -1,25 +1,16 @@
 package rig
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fenced/fenced/test/certs"
 	"github.com/fenced/fenced/test/kube"
 )
 
@@ -35,7 +26,7 @@ func (c *ControlPlane) RESTConfig(user string, groups ...string) (*rest.Config, 
 	if c.standIn != nil {
 		return c.standIn.RESTConfig(user, groups...), nil
 	}
-	p, err := c.ca.user(user, groups)
+	p, err := c.ca.User(user, groups)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +35,7 @@ func (c *ControlPlane) RESTConfig(user string, groups ...string) (*rest.Config, 
 		UserAgent: "rig/" + user,
 		QPS:       -1,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: c.ca.pem, CertData: p.cert, KeyData: p.key,
+			CAData: c.ca.PEM, CertData: p.Cert, KeyData: p.Key,
 		},
 	}, nil
 }
@@ -85,103 +76,20 @@ func (c *ControlPlane) KubeletClient(node string) (*kube.Client, error) {
 	return kube.NewForConfig(cfg)
 }
 
-// authority signs the certificates of servers and of users. One CA is enough for a cluster that runs
-// for minutes.
-type authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-	pem  []byte
-}
-
-// pair is a certificate and its key, in PEM.
-type pair struct{ cert, key []byte }
-
-func newAuthority() (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make the cluster's CA key: %w", err)
-	}
-	tmpl := template("fenced-test-ca")
-	tmpl.IsCA, tmpl.BasicConstraintsValid = true, true
-	tmpl.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("make the cluster's CA: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("read back the cluster's CA: %w", err)
-	}
-	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
-}
-
-// server makes a certificate for a server on 127.0.0.1.
-func (a *authority) server() (pair, error) {
-	tmpl := template("fenced-test-server")
-	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	tmpl.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	tmpl.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default.svc"}
-	return a.sign(tmpl)
-}
-
-// user makes a client certificate. Kubernetes reads the user from the common name, and the groups from
-// the organisations.
-func (a *authority) user(name string, groups []string) (pair, error) {
-	tmpl := template(name)
-	tmpl.Subject.Organization = groups
-	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return a.sign(tmpl)
-}
-
-func (a *authority) sign(tmpl *x509.Certificate) (pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return pair{}, fmt.Errorf("make a key for %s: %w", tmpl.Subject.CommonName, err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
-	if err != nil {
-		return pair{}, fmt.Errorf("sign the certificate of %s: %w", tmpl.Subject.CommonName, err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return pair{}, fmt.Errorf("encode the key of %s: %w", tmpl.Subject.CommonName, err)
-	}
-	return pair{cert: encode("CERTIFICATE", der), key: encode("PRIVATE KEY", keyDER)}, nil
-}
-
-func template(name string) *x509.Certificate {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	if err != nil {
-		panic(fmt.Sprintf("rig: crypto/rand never fails since Go 1.24, and did: %v", err))
-	}
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(48 * time.Hour),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-	}
-}
-
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
 // writePKI puts the files that the programs read into dir: ca.crt, server.crt,
 // server.key, and the key pair that signs service account tokens.
-func (a *authority) writePKI(dir string) error {
-	server, err := a.server()
+func writePKI(a *certs.Authority, dir string) error {
+	server, err := a.Server()
 	if err != nil {
 		return err
 	}
-	tokens, err := a.sign(template("service-accounts"))
+	tokens, err := a.User("service-accounts", nil)
 	if err != nil {
 		return err
 	}
 	for name, data := range map[string][]byte{
-		"ca.crt": a.pem, "server.crt": server.cert, "server.key": server.key,
-		"sa.crt": tokens.cert, "sa.key": tokens.key,
+		"ca.crt": a.PEM, "server.crt": server.Cert, "server.key": server.Key,
+		"sa.crt": tokens.Cert, "sa.key": tokens.Key,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return fmt.Errorf("write the cluster's keys: %w", err)

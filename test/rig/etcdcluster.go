@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/test/certs"
 )
 
 // EtcdOptions are the options of an etcd cluster. The zero value is three members without TLS.
@@ -99,18 +101,18 @@ func (c *EtcdCluster) start(ctx context.Context) (err error) {
 }
 
 func writeEtcdPKI(dir string) error {
-	ca, err := newAuthority()
+	ca, err := certs.NewAuthority()
 	if err != nil {
 		return err
 	}
-	if err := ca.writePKI(dir); err != nil {
+	if err := writePKI(ca, dir); err != nil {
 		return err
 	}
-	user, err := ca.user("fenced", nil)
+	user, err := ca.User("fenced", nil)
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"client.crt": user.cert, "client.key": user.key} {
+	for name, data := range map[string][]byte{"client.crt": user.Cert, "client.key": user.Key} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return fmt.Errorf("write the etcd client's keys: %w", err)
 		}

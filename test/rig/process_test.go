@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/test/certs"
 	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
@@ -52,7 +53,7 @@ func running(pid int) bool {
 
 func TestFailedStartShowsTheLog(t *testing.T) {
 	dir := t.TempDir()
-	ca := must.Do(newAuthority())(t)
+	ca := must.Do(certs.NewAuthority())(t)
 	c := &ControlPlane{ca: ca}
 	c.dir.path = dir
 	script := filepath.Join(dir, "broken")

@@ -37,11 +37,11 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	c.api = p
 	c.mu.Unlock()
 	// /readyz needs an administrator's certificate.
-	admin, err := c.ca.user("rig", []string{AdminGroup})
+	admin, err := c.ca.User("rig", []string{AdminGroup})
 	if err != nil {
 		return err
 	}
-	cert, err := tls.X509KeyPair(admin.cert, admin.key)
+	cert, err := tls.X509KeyPair(admin.Cert, admin.Key)
 	if err != nil {
 		return fmt.Errorf("load the administrator's certificate: %w", err)
 	}
@@ -137,7 +137,7 @@ func (c *ControlPlane) PIDs() (apiServer, etcd int, err error) {
 // await requests url until the answer is 200, the process ends, or ctx ends.
 func (c *ControlPlane) await(ctx context.Context, p *process, url string, cert *tls.Certificate) error {
 	roots := x509.NewCertPool()
-	roots.AddCert(c.ca.cert)
+	roots.AddCert(c.ca.Cert)
 	conf := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	if cert != nil {
 		conf.Certificates = []tls.Certificate{*cert}
