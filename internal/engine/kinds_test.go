@@ -58,44 +58,30 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 	})
 }
 
-// A run finds its check again if the file of the check has more lines than before, and if
-// the record is from an older version.
+// A run finds its check again if the file of the check has more lines than before.
 func TestRunFindsItsCheckAfterARestart(t *testing.T) {
-	for _, old := range []bool{false, true} {
-		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.SetFault(fake.IgnoresOff) // nothing takes effect, so each look must still justify it
-			p, change := nodePolicy(), func(*engine.Options) {}
-			if !old { // the check of an older record is the cluster's own
-				change = withPolicy(w, p)
-			}
-			_, _, stop := start(t, w, store, change)
-			time.Sleep(untilOff)
-			stop()
-			if p.Source = "policies.d/a.yaml:30"; !old {
-				change = withPolicy(w, p)
-			}
-			if old {
-				runs := must.Do(state.LoadRuns(t.Context(), store))(t)
-				runs[0].CheckID = ""
-				must.Do(state.SaveRun(t.Context(), store, runs[0]))(t)
-			}
-			e := running(t, w, store, change)
-			time.Sleep(5 * time.Second)
-			assert.Equal(t, remediate.PowerOff, only(t, e).Step, only(t, e).Note)
-		})
-	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff) // nothing takes effect, so each look must still justify it
+		p := nodePolicy()
+		_, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(untilOff)
+		stop()
+		p.Source = "policies.d/a.yaml:30"
+		e := running(t, w, store, withPolicy(w, p))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, remediate.PowerOff, only(t, e).Step, only(t, e).Note)
+	})
 }
 
-// A record of an older version names no kind. A check of another kind with the same name
-// is not its check.
-func TestOlderRecordMatchesNoOtherKind(t *testing.T) {
+// A record that names a check and not its kind is of no check: nothing is switched because of it. // I4
+func TestRecordWithoutTheIDOfItsCheckMatchesNone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		w.dropMachines()
-		older := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
+		r := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
 			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "n-1-boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
 			Limits: remediate.Limits{OffDeadline: time.Minute, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
-		must.Do(state.SaveRun(t.Context(), store, older))(t)
+		must.Do(state.SaveRun(t.Context(), store, r))(t)
 		w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(5 * time.Second)
