@@ -29,6 +29,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 	unusable := wire.BMC{Cluster: "c", Node: "n", Source: "hosts.d/a.yaml:3", State: "failed", Reason: string(reason.InvalidHost), Problem: "no scheme"}
 	other := good(1)
 	other.Cluster = "another"
+	unread := wire.BMC{Cluster: "c", State: "unchecked", Reason: string(reason.NotSynced)}
 	for name, k := range map[string]struct {
 		devices         []wire.BMC
 		fenceable, code string
@@ -37,6 +38,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 	}{
 		"no entry":                  {nil, wire.FenceableNo, "NoHost", true, "hosts.d"},
 		"only in another cluster":   {[]wire.BMC{other}, wire.FenceableNo, "NoHost", true, "hosts.d"},
+		"its cluster is not read":   {[]wire.BMC{unread}, wire.FenceableUnknown, "", false, ""},
 		"a good BMC":                {[]wire.BMC{good(1)}, wire.FenceableYes, "", false, ""},
 		"a dead BMC":                {[]wire.BMC{dead(1)}, wire.FenceableNo, "BMCUnreachable", true, "fencectl bmc test n --cluster c"},
 		"a dead BMC, a good outlet": {[]wire.BMC{dead(1), good(2)}, wire.FenceableYes, "", false, ""},

@@ -94,6 +94,9 @@ func (b *BMC) Undependable() bool {
 	return !b.Dependable || slices.ContainsFunc(b.Refused, func(r BMCFinding) bool { return r.Code != string(reason.OwnHost) })
 }
 
+// IsUnreadCluster reports whether it is no device, but stands for all hosts of a cluster that has not been read yet.
+func (b *BMC) IsUnreadCluster() bool { return b.State == "unchecked" && b.Host == "" }
+
 // NotChecked reports whether nobody knows the state of a device: it was not looked at since the
 // daemon started.
 func (b *BMC) NotChecked() bool { return b.State == "unchecked" && b.Problem == "" && b.Host != "" }
@@ -110,7 +113,7 @@ type BMCCount struct {
 func (b BMCs) Count() (n BMCCount) {
 	for i := range b.BMCs {
 		d := &b.BMCs[i]
-		if d.State == "unchecked" && d.Host == "" {
+		if d.IsUnreadCluster() {
 			continue
 		}
 		n.Total++
