@@ -87,6 +87,14 @@ func (k *clusters) detach(name string) {
 	k.views.Delete(name)
 }
 
+// kubeconfig is the file with which the Nodes of a cluster are watched; "" if there is no such cluster.
+func (k *clusters) kubeconfig(name string) string {
+	if view := k.views.Get(name); view != nil {
+		return view.Servers().Work.Kubeconfig
+	}
+	return ""
+}
+
 // eventsDropped counts the Events that were not written.
 func (k *clusters) eventsDropped() uint64 {
 	n := k.gone.Load()
@@ -166,9 +174,6 @@ func (f *policyFile) concerns(cfg config.Config, cluster string) bool {
 		slices.ContainsFunc(f.found.Clusters, func(name string) bool { return !slices.Contains(cfg.ClusterNames(), name) })
 }
 
-// correctFiles is what to do about a file that was refused when the daemon started.
-const correctFiles = "correct it, run fenced --check-config, then systemctl reload fenced"
-
 // filesRefused says why nothing may begin in a cluster: what is wrong in the files that may hold a protection, a budget or an
 // entry for it; "" if nothing is. // I18
 func filesRefused(cfg config.Config, cluster string, policies []*policyFile, hosts config.Hosts) string {
@@ -179,7 +184,7 @@ func filesRefused(cfg config.Config, cluster string, policies []*policyFile, hos
 		}
 	}
 	if err := errors.Join(append(errs, hosts.Unread)...); err != nil {
-		return strings.ReplaceAll(err.Error(), "\n", "; ") + ": " + correctFiles
+		return strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	return ""
 }
@@ -269,7 +274,7 @@ func unwatchedTemplates(built, checks []policy.Check) error {
 	for i := range checks {
 		for _, t := range templatesOf(&checks[i]) {
 			if !t.IsOwn() && !watched[t.APIVersion+" "+t.Kind] {
-				errs = append(errs, fmt.Errorf("%s: the %s %s names a template of the kind %s of %s, whose requests fenced watches only after a restart: restart it instead",
+				errs = append(errs, needRestart("%s: the %s %s names a template of the kind %s of %s, whose requests fenced watches only after a restart: restart it instead",
 					checks[i].Source, checks[i].Kind, checks[i].Key(), t.Kind, t.APIVersion))
 			}
 		}

@@ -35,29 +35,32 @@ type control struct {
 	notes    *timeline.Notes
 	level    zap.AtomicLevel
 	reloader *reloader
+	clusters *clusters
 	version  string
 }
 
 func (c control) Status(ctx context.Context) (wire.Status, error) {
-	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus()}
+	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus(), Reload: c.reloader.refused.Load()}
 	devices, unread := c.BMCs(ctx, "")
 	s.BMCs = devices.Count()
-	paused := 0
+	paused, gaps := 0, []wire.NodeGap(nil)
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
 		if cs.Paused != "" {
 			paused++
-			s.PausedReason = cs.Paused
+			s.PausedReason, s.PausedNext = cs.Paused, cs.Resume
 		}
 		found, err := c.engine.Report(cs.Name)
 		if err != nil { // not seen whole yet, which the cluster's problem says
 			found = policy.Report{}
 		}
 		cluster := clusterStatus(cs, found)
+		cluster.Next = nextOfProblem(&cs, c.clusters.kubeconfig(cs.Name))
 		if err == nil && unread == nil {
 			nodes, _ := c.engine.Names(cs.Name, "")
 			cover := wire.Nodes{Nodes: nodesOf(cs.Name, nodes, found, devices.BMCs)}.Cover()
 			cluster.Cover = &cover
+			gaps = append(gaps, cover.Gaps...)
 		}
 		for _, h := range c.engine.Holds(cs.Name) {
 			cluster.Holds = append(cluster.Holds, holdStatus(h))
@@ -73,8 +76,10 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 	s.Recent, s.RecentMore = wire.RecentRuns(c.engine.Runs(""), time.Now())
 	s.Paused = paused > 0 && paused == len(s.Clusters)
 	if !s.Paused {
-		s.PausedReason = ""
+		s.PausedReason, s.PausedNext = "", ""
 	}
+	explainBlocked(s.Blocked, devices.BMCs)
+	s.BMCs.Accounts = refusedAccounts(devices.BMCs, gaps)
 	return s, nil
 }
 
@@ -93,14 +98,14 @@ func (c control) auditStatus() *wire.AuditStatus {
 	if err == nil {
 		return nil
 	}
-	return &wire.AuditStatus{Problem: err.Error(), Since: since, Missing: uint64(c.audit.failures())}
+	return &wire.AuditStatus{Problem: err.Error(), Since: since, Missing: uint64(c.audit.failures()), Next: nextOfAudit(c.audit.path, err)}
 }
 
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) wire.ClusterStatus {
 	out := wire.ClusterStatus{
 		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner && cs.HeldBy == "", OwnerName: cs.OwnerName, Epoch: cs.Epoch, HeldBy: shown(cs.HeldBy),
-		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside, FilesRefused: cs.FilesRefused,
-		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
+		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), ProblemReason: string(problemReason(&cs)), Aside: cs.Aside, FilesRefused: cs.FilesRefused,
+		Paused: cs.Paused != "", PausedReason: cs.Paused, PausedNext: cs.Resume, Nodes: cs.Nodes,
 		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue, Hint: shown(cs.Hint),
 		Checks: []wire.CheckStatus{}, Deviating: []wire.TargetStatus{},
 	}
@@ -118,6 +123,14 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) wire.ClusterSta
 	out.Checks, out.ChecksMore = share(out.Checks, maxChecksShown, func(k wire.CheckStatus) string { return k.Namespace })
 	out.Deviating, out.DeviatingMore = share(out.Deviating, maxTargetsShown, func(t wire.TargetStatus) string { return namespaceIn(t.Check) })
 	return out
+}
+
+// problemReason is the code of what keeps fenced from acting in a cluster.
+func problemReason(cs *engine.ClusterStatus) reason.Code {
+	if cs.ViewBad == "" && cs.Idle != "" {
+		return reason.NotOwner
+	}
+	return cs.ViewReason
 }
 
 func checkStatus(k *policy.CheckReport) wire.CheckStatus {
@@ -416,10 +429,10 @@ func nextOfRun(r *remediate.Run) string {
 	if may, _ := remediate.CanRetry(*r); may {
 		all = append(all, "mend the cause, then "+withReason("fencectl retry "+r.ID))
 	} else {
-		all = append(all, "bring the host back with "+withReason(commandOn(o, "unfence")))
+		all = append(all, "bring the host back with "+withReason(o.Command("unfence")))
 	}
 	if may, _ := remediate.CanConfirm(*r); may {
-		all = append(all, "or go there, cut its mains, then "+withReason(commandOn(o, "confirm-off")))
+		all = append(all, "or go there, cut its mains, then "+withReason(o.Command("confirm-off")))
 	}
 	return strings.Join(all, "; ")
 }

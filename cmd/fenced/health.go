@@ -138,7 +138,7 @@ func (n *notifier) reloadRefused(refused bool) { n.refused.Store(refused) }
 func (n *notifier) status(clusters []engine.ClusterStatus) {
 	words := statusWords(clusters)
 	if n.refused.Load() {
-		words += "; the last reload was refused: see the journal"
+		words += "; the last reload was refused: fencectl status says why"
 	}
 	if old := n.words.Swap(words); old != words {
 		n.send("STATUS=" + words)

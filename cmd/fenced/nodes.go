@@ -137,6 +137,9 @@ func (n *nodeFacts) because(d *wire.BMC) {
 		n.Reason, n.Message = d.Refused[0].Code, d.Refused[0].Message
 	}
 	n.Next = n.hint()
+	if len(d.Refused) == 0 && refusesAccount(d) {
+		n.Next = nextOfAccount(d)
+	}
 }
 
 // hint is what to do about the reason for which the Node could not be fenced.

@@ -112,7 +112,7 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 		require.Len(t, why, 1)
 		return why[0]
 	}
-	assert.Contains(t, one(status(policy.Report{})), "no check covers any Node of cluster c: fenced fences nothing there by itself. See which checks it knows: fencectl check-config --cluster c")
+	assert.Contains(t, one(status(policy.Report{})), "no check covers any Node of cluster c: fenced fences nothing there by itself. Next: see which checks it knows: fencectl check-config --cluster c")
 	assert.Contains(t, one(status(fine)), "n in c is covered by a check, and could not be fenced: NoHost: neither hosts.d nor a BareMetalHost names its BMC. ")
 
 	idle := fine

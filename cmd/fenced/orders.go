@@ -320,18 +320,6 @@ func fenceEffect(o wire.Order) []string {
 	return append(all, "the host is powered on again; if the Machine has no Node and none registers in time, the Machine is replaced where that is allowed")
 }
 
-// commandOn is a command line of fencectl about what an order is about; the verb may have flags.
-func commandOn(o wire.Order, verb string) string {
-	of := " " + o.Node
-	if o.Machine != "" {
-		of = " --machine " + o.Machine
-	}
-	if o.Cluster != "" {
-		of += " --cluster " + o.Cluster
-	}
-	return "fencectl " + verb + of
-}
-
 // withReason is a command line that needs a reason.
 func withReason(line string) string { return line + " --reason WHY" }
 
@@ -387,6 +375,8 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		if o.Verb == wire.Disarm {
 			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
 		}
+	case reason.FilesRefused:
+		return wire.CorrectFiles
 	case reason.Paused:
 		return "fencectl status says who paused what; " + withReason("fencectl resume"+ofCluster) + " ends it"
 	}
@@ -398,20 +388,20 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	}
 	switch code {
 	case reason.Hold:
-		return withReason(commandOn(o, "release"))
+		return withReason(o.Command("release"))
 	case reason.NotEnrolled, reason.AddressChanged, reason.IdentityUnknown:
-		return "check the cabling, then run " + withReason(commandOn(o, "bmc enroll"))
+		return "check the cabling, then run " + withReason(o.Command("bmc enroll"))
 	case reason.Contested:
-		return "hand the check over, or let the other remediator finish (install.md, section 6); " + commandOn(o, "explain") + " shows who"
+		return "hand the check over, or let the other remediator finish (install.md, section 6); " + o.Command("explain") + " shows who"
 	case reason.NoHost:
-		return "give the host a BareMetalHost, or an entry in hosts.d; " + commandOn(o, "explain") + " shows what was looked for"
+		return "give the host a BareMetalHost, or an entry in hosts.d; " + o.Command("explain") + " shows what was looked for"
 	case reason.PowerOwner:
-		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + commandOn(o, "explain") + " shows the field"
+		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + o.Command("explain") + " shows the field"
 	case reason.Frozen, reason.ClassFrozen:
-		return "repair the BMC, then run " + withReason(commandOn(o, "bmc release"))
+		return "repair the BMC, then run " + withReason(o.Command("bmc release"))
 	}
 	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
-		return commandOn(o, "bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(commandOn(o, "confirm-off"))
+		return o.Command("bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
 	}
-	return commandOn(o, "explain") + " shows every gate"
+	return o.Command("explain") + " shows every gate"
 }

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"go.uber.org/zap/zapcore"
 
@@ -41,6 +43,8 @@ type reloader struct {
 	built map[string][]policy.Check
 	// orders are those of people, or of systemctl reload, to reload.
 	orders chan reloadOrder
+	// refused is what the last reload did not take in; nil if it was taken in.
+	refused atomic.Pointer[wire.ReloadStatus]
 }
 
 // keep reloads at each signal and order until ctx ends, one after the other. systemd hears of a
@@ -64,6 +68,7 @@ func (r *reloader) keep(ctx context.Context, signals <-chan os.Signal) error {
 // change nothing; only an entry of hosts.d with an error is taken in, as one that is refused.
 func (r *reloader) reload(ctx context.Context, e event.Event) event.Event {
 	taken, err := r.takeIn(ctx)
+	r.refused.Store(r.refusal(err))
 	e.Type, e.Message = event.Reloaded, taken.String()
 	if err != nil {
 		e.Reason = reason.ReloadRefused
@@ -73,6 +78,23 @@ func (r *reloader) reload(ctx context.Context, e event.Event) event.Event {
 	r.d.events.Emit(e)
 	r.d.notify.reloadRefused(err != nil)
 	return e
+}
+
+// refusal is what people are told of a reload that failed; nil for one that did not.
+func (r *reloader) refusal(err error) *wire.ReloadStatus {
+	if err == nil {
+		return nil
+	}
+	s := &wire.ReloadStatus{Problem: strings.ReplaceAll(reason.Sentence(err), "\n", "; "), Since: time.Now().UTC(), Next: nextOfReload(err)}
+	_, fatal := errors.AsType[configError](err)
+	_, wrong := config.Check(r.file, checkPolicies, r.set...)
+	switch {
+	case fatal || config.Whole(wrong) != nil:
+		s.Restart = "a restart would fail"
+	case wrong != nil:
+		s.Restart = "after a restart nothing would begin in the clusters that it may concern"
+	}
+	return s
 }
 
 // takenIn is what a reload did.
@@ -91,7 +113,7 @@ func (t takenIn) String() string {
 		text += "; these need a restart, and stay as they were until then: " + strings.Join(t.restart, ", ")
 	}
 	if len(t.refused) > 0 {
-		text += "; these hosts are not fenced, because something is wrong in their entries: " + strings.Join(t.refused, "; ") + ": " + correctFiles
+		text += "; these hosts are not fenced, because something is wrong in their entries: " + strings.Join(t.refused, "; ") + ": " + wire.CorrectFiles
 	}
 	return text
 }
@@ -122,7 +144,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	}
 	next := config.TakeLive(r.running, wanted)
 	if err := config.CheckDeadlines(next); err != nil {
-		return t, fmt.Errorf("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
+		return t, needRestart("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
 	}
 	entries := config.ReadHosts(next)
 	if entries.Unread != nil { // what was read before is safer than nothing: it may say that a host is protected

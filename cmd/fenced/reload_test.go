@@ -293,7 +293,7 @@ func TestDaemonStartsWithABadFile(t *testing.T) {
 				if refused {
 					assert.Contains(t, k.FilesRefused, c.want)
 					assert.Contains(t, degraded, "cluster "+k.Name+": nothing begins there, because a protection or a budget may be missing; open runs go on. ")
-					assert.Contains(t, degraded, ": correct it, run fenced --check-config, then systemctl reload fenced")
+					assert.Contains(t, degraded, ". Next: correct it, run fenced --check-config, then systemctl reload fenced")
 				}
 			}
 			require.NoError(t, os.RemoveAll(filepath.Join(r.dir, strings.Join(strings.Split(c.file, "/")[:2], "/"))))
@@ -301,6 +301,37 @@ func TestDaemonStartsWithABadFile(t *testing.T) {
 			require.Eventually(t, func() bool {
 				return !slices.ContainsFunc(r.engine.Status(), func(k engine.ClusterStatus) bool { return k.FilesRefused != "" })
 			}, time.Minute, 10*time.Millisecond)
+		})
+	}
+}
+
+// A reload that was refused is in the status until one is not: what is wrong, where, and what a restart would do.
+func TestRefusedReloadIsInTheStatus(t *testing.T) {
+	r := startReloadable(t)
+	degraded := func() string {
+		rep := must.Do(api.New(filepath.Join(r.dir, "s.sock")).Status(t.Context()))(t)
+		return strings.Join(rep.Value.Degraded(), "\n")
+	}
+	for name, c := range map[string]struct{ file, text, want string }{
+		"fenced.yaml": {"fenced.yaml", r.text("guard: {}\n"), "and a restart would fail. Next: correct it, run fenced --check-config, then systemctl reload fenced"},
+		"a policy": {"policies.d/a.yaml", "apiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: a}\nspec: {}\n",
+			"and after a restart nothing would begin in the clusters that it may concern. Next: correct it, run fenced --check-config"},
+		"a template": {"policies.d/a.yaml", "apiVersion: remediation.medik8s.io/v1alpha1\nkind: NodeHealthCheck\nmetadata: {name: a}\nspec:\n  selector: {matchLabels: {a: b}}\n" +
+			"  minHealthy: 51%\n  unhealthyConditions: [{type: Ready, status: Unknown, duration: 5m}]\n" +
+			"  remediationTemplate: {apiVersion: a.example/v1, kind: ATemplate, name: t, namespace: ns}\n",
+			"restart it instead. Until this is corrected or undone, fenced runs on what it had before. Next: systemctl restart fenced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.NotContains(t, degraded(), "the reload at ")
+			r.write(c.file, c.text)
+			require.Equal(t, reason.ReloadRefused, r.reload().Reason)
+			why := degraded()
+			assert.Regexp(t, `(?m)^the reload at \S+Z was refused: \S+/`+c.file+":[0-9]+: ", why)
+			assert.Contains(t, why, c.want)
+			require.NoError(t, os.Remove(filepath.Join(r.dir, c.file)))
+			r.write("fenced.yaml", r.text(""))
+			require.Empty(t, r.reload().Reason)
+			assert.NotContains(t, degraded(), "the reload at ")
 		})
 	}
 }

@@ -216,7 +216,7 @@ func (c control) absence(o wire.Order, err error) error {
 	err = apiError(o, err)
 	known := slices.ContainsFunc(c.engine.Runs(o.Cluster), func(r remediate.Run) bool { return cluster.IsOn(&r, o.Of()) })
 	if e, ok := errors.AsType[*api.Error](err); ok && known {
-		e.Hint = commandOn(o, "timeline") + " shows its last run; " + e.Hint
+		e.Hint = o.Command("timeline") + " shows its last run; " + e.Hint
 	}
 	return err
 }
@@ -245,10 +245,10 @@ func standing(r *remediate.Run) (message, next string) {
 	}
 	if r.Step.Idle() {
 		message += fmt.Sprintf(", %s: %s since %s", r.Step, r.Reason, since)
-		next = withReason(commandOn(o, "unfence"))
+		next = withReason(o.Command("unfence"))
 	} else {
 		message += fmt.Sprintf(", step %d/6 %s since %s", wire.StepNumber(string(r.Step)), r.Step, since)
-		next = commandOn(o, "timeline")
+		next = o.Command("timeline")
 	}
 	if r.Note != "" {
 		message += ": " + r.Note

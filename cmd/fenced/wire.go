@@ -87,7 +87,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	}
 	entries := config.ReadHosts(cfg)
 	for _, why := range refusedEntries(entries.Entries) {
-		d.log.Error("a host is not fenced, because something is wrong in its entry of hosts.d: " + why + ": " + correctFiles)
+		d.log.Error("a host is not fenced, because something is wrong in its entry of hosts.d: " + why + ": " + wire.CorrectFiles)
 	}
 	for _, err := range config.CheckCredentials(entries.Entries) {
 		d.log.Error("a host is not fenced, because it has no credential, which only a restart brings", zap.Error(err))
@@ -139,7 +139,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries config.Hosts, policies
 	for _, c := range d.cfg.Clusters {
 		why := filesRefused(d.cfg, c.Name, refused, entries)
 		if why != "" {
-			d.log.Error("nothing begins in a cluster, because of its files", zap.String("cluster", c.Name), zap.String("why", why))
+			d.log.Error("nothing begins in a cluster, because of its files", zap.String("cluster", c.Name), zap.String("why", why+": "+wire.CorrectFiles))
 		}
 		b, err := d.clusters.build(d.cfg, c, policies, why)
 		if err != nil {
@@ -205,7 +205,7 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
-	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, reloader: d.reloader, version: version}
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, reloader: d.reloader, clusters: d.clusters, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {
@@ -278,7 +278,7 @@ type watch struct{ *k8swatch.Cluster }
 // View implements admit.Watch.
 func (w watch) View() admit.View {
 	v := w.Cluster.View()
-	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
+	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, SkewOf: v.SkewOf, Problem: v.Problem}
 }
 
 // kube implements engine.Kube.

@@ -90,7 +90,9 @@ type View struct {
 	// behind. It is valid only if SkewKnown: it was measured.
 	Skew      time.Duration
 	SkewKnown bool
-	Problem   string
+	// SkewOf says of which API server that is, of a cluster with several; "" if there is one.
+	SkewOf  string
+	Problem string
 }
 
 // FreshnessOptions configures the Freshness of one cluster.
@@ -106,7 +108,8 @@ type Freshness struct {
 	opt FreshnessOptions
 
 	mu         sync.Mutex
-	problem    string        // of the view when it was last checked
+	problem    string        // of the view when it was last checked,
+	reason     reason.Code   // and its code, if it has one
 	quietUntil time.Time     // no new run before
 	outageEnd  time.Time     // the recovery that quiet already reflects
 	awake      suspend.Awake // since the last suspend that quiet reflects,
@@ -142,18 +145,21 @@ func (f *Freshness) View() View {
 // ended.
 func (f *Freshness) Check() (v View, problem string, changed bool) {
 	v = f.View()
-	switch {
+	var code reason.Code
+	switch skew := f.skewProblem(v); {
 	case !v.Synced:
-		problem = withDetail("not synced yet", v.Problem)
+		code, problem = reason.NotSynced, withDetail("not synced yet", v.Problem)
 	case v.Age > f.opt.Limits.Guards().ViewMaxAge:
-		problem = withDetail("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
+		code, problem = reason.ViewStale, withDetail("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
+	case skew != "":
+		code, problem = reason.ClockSkew, skew
 	default:
-		problem = cmp.Or(f.skewProblem(v), v.Problem)
+		problem = v.Problem
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed = (problem == "") != (f.problem == "")
-	f.problem = problem
+	f.problem, f.reason = problem, code
 	if v.Since.After(f.outageEnd) {
 		f.outageEnd = v.Since
 		f.quietUntil = times.Later(f.quietUntil, v.Since.Add(f.opt.Limits.Guards().QuietPeriod))
@@ -162,11 +168,12 @@ func (f *Freshness) Check() (v View, problem string, changed bool) {
 	return v, problem, changed
 }
 
-// Problem is the problem of the view when it was last checked, "" for none.
-func (f *Freshness) Problem() string {
+// Problem is the problem of the view when it was last checked, "" for none, and its code. That of a kind that cannot be
+// watched, while the view is still young enough, has no code.
+func (f *Freshness) Problem() (code reason.Code, problem string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.problem
+	return f.reason, f.problem
 }
 
 // QuietUntil is the end of the current or last quiet period.
@@ -195,13 +202,17 @@ func (f *Freshness) gapEnds() (outageEnd, wokeAt time.Time) {
 	return f.outageEnd, f.wokeAt
 }
 
-// skewProblem says by how much this host's clock differs from the API server's; "" if it is
+// skewProblem says by how much this host's clock is behind the API server's, or ahead of it; "" if that is
 // within the limit, or not known. // I16
 func (f *Freshness) skewProblem(v View) string {
 	if v.Skew.Abs() <= f.opt.Limits.Guards().ClockSkewMax {
 		return ""
 	}
-	return "this clock and the API server's differ by " + v.Skew.Abs().Round(time.Second).String()
+	side := " behind "
+	if v.Skew < 0 {
+		side = " ahead of "
+	}
+	return "the clock of this host is " + v.Skew.Abs().Round(time.Second).String() + side + "that of " + cmp.Or(v.SkewOf, "the API server")
 }
 
 // Clock says whether this host's clock agrees with the API server's, and if it does not, by

@@ -124,7 +124,10 @@ type Device struct {
 	// Secret is the "namespace/name" of the Kubernetes Secret with user name and
 	// password, if they come from one.
 	Secret string
-	TLS    TLS
+	// PasswordFrom is where else the password was read, for messages: a file, or a credential of systemd. It is empty
+	// before: somebody may have written the password where the path belongs. // I25
+	PasswordFrom string
+	TLS          TLS
 	// BasicAuth: use Basic authentication and no session, for Redfish services that
 	// demand it even on the login.
 	BasicAuth bool

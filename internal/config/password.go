@@ -41,6 +41,17 @@ func (e HostEntry) ReadPasswords() bmc.Host {
 	return h
 }
 
+// place is where the password stands, for messages; "" if only the cluster's API can give it.
+func (s PasswordSource) place() string {
+	switch {
+	case s.File != "":
+		return "file " + s.File
+	case s.Credential != "":
+		return "systemd credential " + s.Credential
+	}
+	return ""
+}
+
 // CheckCredentials finds the systemd credentials that are missing, empty or too long: the hosts that need them cannot be
 // fenced. Other than a file, nobody can correct one while the daemon runs.
 func CheckCredentials(hosts []HostEntry) (errs []error) {
@@ -70,7 +81,7 @@ func (s PasswordSource) into(d *bmc.Device) error {
 		if n := len(password.Reveal()); n > maxIPMIPassword && d.Endpoint.Protocol == bmc.ProtocolIPMI {
 			return fmt.Errorf("it has %d bytes, and IPMI 2.0 takes %d: set a shorter one at the BMC", n, maxIPMIPassword)
 		}
-		d.Password = password
+		d.Password, d.PasswordFrom = password, s.place()
 	}
 	if s.KgFile != "" {
 		key, err := readBMCKey(s.KgFile)

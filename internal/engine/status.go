@@ -34,12 +34,15 @@ type ClusterStatus struct {
 	// not: its own host is to be fenced.
 	Aside   string
 	Armed   bool   // fenced acts here without orders from people: on what checks find, or on requests
-	Paused  string // why the cluster is paused, "" if it is not
+	Paused  string // why the cluster is paused, "" if it is not,
+	Resume  string // and the command that ends the pause
 	View    admit.View
-	ViewBad string // the problem of the view, "" for none
-	Nodes   int
-	Checks  []policy.CheckReport // with counters, without targets
-	Runs    []remediate.Run      // open ones, by ID
+	ViewBad string // the problem of the view, "" for none,
+	// ViewReason is its code, if it has one.
+	ViewReason reason.Code
+	Nodes      int
+	Checks     []policy.CheckReport // with counters, without targets
+	Runs       []remediate.Run      // open ones, by ID
 	// Deleting and Overdue count the Machines whose deletion fenced asked for and that still
 	// exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	Deleting, Overdue int
@@ -66,13 +69,15 @@ func (c *clusterParts) status() ClusterStatus {
 	e, name := c.e, c.opt.Name
 	o := e.opt.Owners.Owner(name)
 	s := ClusterStatus{
-		Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.model.Runs.Open(),
+		Name: name, Mode: c.opt.Mode, Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.model.Runs.Open(),
 		Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 	}
 	if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 		s.Idle, s.HeldBy = c.lead.WhyNotAct(time.Now()), c.lead.HeldBy()
 	}
-	s.ViewBad, s.Aside, s.FilesRefused = c.view.Problem(), c.admit.OwnHost.Aside(), c.model.Objects.FilesRefused()
+	s.Paused, s.Resume = e.stop.PausedBy(name)
+	s.ViewReason, s.ViewBad = c.view.Problem()
+	s.Aside, s.FilesRefused = c.admit.OwnHost.Aside(), c.model.Objects.FilesRefused()
 	s.Checks, s.Nodes = c.model.Objects.Counters()
 	s.Hint = strings.Join(slices.DeleteFunc([]string{c.escalationHint(s.Checks), labelHint(c.model.Objects.Unlabelled())},
 		func(hint string) bool { return hint == "" }), "; ")

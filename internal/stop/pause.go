@@ -31,9 +31,17 @@ func (s *Stop) pausesOf(cluster string) []stop {
 // by its time, Paused begins the quiet period, and nothing else does: so a caller that sees
 // that the pause is over sees the quiet period as well. // I16, I23
 func (s *Stop) Paused(cluster string) string {
+	why, _ := s.PausedBy(cluster)
+	return why
+}
+
+// PausedBy is Paused, with the command that ends the pause.
+func (s *Stop) PausedBy(cluster string) (why, resume string) {
 	why, ended := s.file.look(time.Now())
-	if why == "" {
-		why = s.Corrupt()
+	if why != "" {
+		resume = "rm " + s.file.path
+	} else if why = s.Corrupt(); why != "" {
+		resume = "fencectl resume --reason WHY"
 	}
 	for _, name := range []string{state.AllClusters, cluster} {
 		for _, p := range s.pausesOf(name) {
@@ -42,14 +50,17 @@ func (s *Stop) Paused(cluster string) string {
 			case !p.active(s.EndBy(name)):
 				ended = times.Later(ended, s.clocks.endedAt(p.until))
 			case why == "":
-				why = pauseText(name, p) + s.clocks.overdueText(p.until)
+				why, resume = pauseText(name, p)+s.clocks.overdueText(p.until), "fencectl resume --reason WHY"
+				if name != state.AllClusters {
+					resume = "fencectl resume --cluster " + name + " --reason WHY"
+				}
 			}
 		}
 	}
 	if c := s.clusters.Get(cluster); c != nil && !ended.IsZero() {
 		c.BeQuiet(ended)
 	}
-	return why
+	return why, resume
 }
 
 // Pause stops everything that is new and everything that can still be taken back, in one

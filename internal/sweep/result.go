@@ -43,11 +43,15 @@ type Result struct {
 	Dependable bool
 	Reason     reason.Code // why the newest poll failed
 	Problem    string
-	Power      bmc.PowerState
-	Raw        string
-	Identity   guard.IdentityVerdict
-	UUID       string // as the device reports it
-	Serial     string
+	// User and PasswordFrom are the account that the device refuses, and where its password stands: a file, a
+	// credential of systemd, a Secret. Empty unless it refuses one.
+	User, PasswordFrom string
+
+	Power    bmc.PowerState
+	Raw      string
+	Identity guard.IdentityVerdict
+	UUID     string // as the device reports it
+	Serial   string
 
 	Latency, LatencyP95 time.Duration // of the newest successful poll, and 95th percentile of the last 20
 	Checked, LastGood   time.Time
@@ -163,6 +167,12 @@ func (e *entry) result(now time.Time) Result {
 	case !e.last.At.IsZero():
 		if r.Reason, r.Problem = failure(e.last); r.Reason == "" && e.isUnproven() {
 			r.Reason, r.Problem = reason.IdentityUnknown, "nothing proves that it is the BMC of this Node"
+		}
+	}
+	if r.Reason == reason.OfBMC(string(bmc.KindAuth)) || r.Reason == reason.OfBMC(string(bmc.KindPrivilege)) {
+		r.User, r.PasswordFrom = d.Username, d.PasswordFrom
+		if d.Secret != "" {
+			r.PasswordFrom = "Secret " + d.Secret
 		}
 	}
 	if n := len(e.latencies); n > 0 {

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,11 +34,15 @@ type BMC struct {
 	Dependable bool   `json:"dependable"`
 	Reason     string `json:"reason,omitempty"` // the code of why the newest look failed
 	Problem    string `json:"problem,omitempty"`
-	Power      string `json:"power"`              // On, Off or Unknown
-	PowerRaw   string `json:"powerRaw,omitempty"` // as the device wrote it
-	Identity   string `json:"identity"`           // match, mismatch, unknown, "not enrolled", or empty
-	UUID       string `json:"uuid,omitempty"`     // as the device tells it
-	Serial     string `json:"serial,omitempty"`
+	// User and PasswordFrom are the account that the device refuses, and where its password stands: a file, a
+	// credential of systemd, a Secret of the cluster. Absent unless it refuses one.
+	User         string `json:"user,omitempty"`
+	PasswordFrom string `json:"passwordFrom,omitempty"`
+	Power        string `json:"power"`              // On, Off or Unknown
+	PowerRaw     string `json:"powerRaw,omitempty"` // as the device wrote it
+	Identity     string `json:"identity"`           // match, mismatch, unknown, "not enrolled", or empty
+	UUID         string `json:"uuid,omitempty"`     // as the device tells it
+	Serial       string `json:"serial,omitempty"`
 
 	LatencySeconds    float64   `json:"latencySeconds,omitempty"` // of the newest good look
 	LatencyP95Seconds float64   `json:"latencyP95Seconds,omitempty"`
@@ -106,6 +112,39 @@ type BMCCount struct {
 	Total         int `json:"total"`
 	NotDependable int `json:"notDependable"`
 	NotChecked    int `json:"notChecked"` // since the start of the daemon
+	// Accounts are the accounts that BMCs refuse.
+	Accounts []RefusedAccount `json:"accounts,omitempty"`
+}
+
+// RefusedAccount is an account that BMCs refuse: how many, and the first of them.
+type RefusedAccount struct {
+	User         string `json:"user"`
+	PasswordFrom string `json:"passwordFrom"` // a file, a credential of systemd, or a Secret of the cluster
+	Count        int    `json:"count"`
+	Cluster      string `json:"cluster"`
+	Node         string `json:"node"`
+	Machine      string `json:"machine,omitempty"` // namespace/name
+	Device       string `json:"device"`
+	Reason       string `json:"reason"`
+	Problem      string `json:"problem"`
+	Next         string `json:"next"`
+}
+
+// text says which BMC refuses whom.
+func (a *RefusedAccount) text() string {
+	what := a.Device
+	if of := cmp.Or(a.Node, a.Machine); of != "" {
+		what += " of " + of
+	}
+	what += " in " + a.Cluster
+	if a.Count > 1 {
+		what = fmt.Sprintf("%d BMCs, %s among them,", a.Count, what)
+	}
+	verb := " refuses"
+	if a.Count > 1 {
+		verb = " refuse"
+	}
+	return what + verb + " user " + a.User + " with the password from " + a.PasswordFrom + ": " + a.Reason + ": " + a.Problem
 }
 
 // Count counts the devices. A cluster whose hosts are not known yet counts nothing: the status

@@ -2,8 +2,6 @@ package wire
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -87,20 +85,4 @@ func (n Nodes) Cover() (c NodeCover) {
 		c.Gaps[g].Count++
 	}
 	return c
-}
-
-// sentences says what of the cluster is not protected, and what to do next. paused: a check is, which
-// is as somebody wants it.
-func (c NodeCover) sentences(cluster string, paused bool) (why []string) {
-	if c.Covered == 0 && !paused {
-		return []string{"no check covers any Node of cluster " + cluster + ": fenced fences nothing there by itself. See which checks it knows: fencectl check-config --cluster " + cluster}
-	}
-	for _, g := range c.Gaps {
-		who := g.Node + " in " + cluster + " is covered by a check, and could not be fenced"
-		if g.Count > 1 {
-			who = fmt.Sprintf("%d Nodes in %s are covered by checks, and could not be fenced, %s among them", g.Count, cluster, g.Node)
-		}
-		why = append(why, fmt.Sprintf("%s: %s: %s. %s", who, g.Reason, strings.TrimSuffix(g.Message, "."), g.Next))
-	}
-	return why
 }

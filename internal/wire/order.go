@@ -61,6 +61,18 @@ type Order struct {
 // No Node's name has a slash.
 func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }
 
+// Command is a command line of fencectl about what the order is about; the verb may have flags.
+func (o Order) Command(verb string) string {
+	of := " " + o.Node
+	if o.Machine != "" {
+		of = " --machine " + o.Machine
+	}
+	if o.Cluster != "" {
+		of += " --cluster " + o.Cluster
+	}
+	return "fencectl " + verb + of
+}
+
 // ByAdmin reports whether the Actor has the role admin.
 func (o Order) ByAdmin() bool { return o.Role == Admin }
 

@@ -1,10 +1,6 @@
 package wire
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -15,6 +11,7 @@ type Status struct {
 	Armed        bool            `json:"armed"`
 	Paused       bool            `json:"paused"`
 	PausedReason string          `json:"pausedReason"`
+	PausedNext   string          `json:"pausedNext,omitempty"` // the command that ends the pause
 	Clusters     []ClusterStatus `json:"clusters"`
 	Runs         []RunStatus     `json:"runs"` // open runs only, Waiting and Held ones too
 	// Blocked are the targets that a check wants remediated, and the Waiting runs, that something
@@ -28,6 +25,17 @@ type Status struct {
 	BMCs BMCCount `json:"bmcs"`
 	// Audit is set while the audit log cannot be written.
 	Audit *AuditStatus `json:"audit,omitempty"`
+	// Reload is set while the daemon does not run what its files say, because the last reload was refused.
+	Reload *ReloadStatus `json:"reload,omitempty"`
+}
+
+// ReloadStatus is since when the files are refused, and why. fenced goes on with what it had before.
+type ReloadStatus struct {
+	Problem string    `json:"problem"` // with file and line, where it is one of a file
+	Since   time.Time `json:"since"`
+	// Restart is what would become of a restart with these files; empty if it would take them in.
+	Restart string `json:"restart,omitempty"`
+	Next    string `json:"next"`
 }
 
 // AuditStatus is since when, and why, the audit log cannot be written. fenced does
@@ -36,6 +44,7 @@ type AuditStatus struct {
 	Problem string    `json:"problem"`
 	Since   time.Time `json:"since"`
 	Missing uint64    `json:"missing"` // entries that it lacks since the start of the daemon
+	Next    string    `json:"next,omitempty"`
 }
 
 // ClusterStatus is one cluster as fenced sees it.
@@ -53,11 +62,15 @@ type ClusterStatus struct {
 	// Problem is why nothing is decided for this cluster although it is armed:
 	// a stale view, another installation of fenced, no owner. Empty means none.
 	Problem string `json:"problem,omitempty"`
+	// ProblemReason is the code of Problem, if it has one; Next is what a person can do about it.
+	ProblemReason string `json:"problemReason,omitempty"`
+	Next          string `json:"next,omitempty"`
 	// Aside is why this instance leaves the cluster to the others, and to whom: its own host is
 	// to be fenced. Empty means that it does not.
 	Aside        string `json:"aside,omitempty"`
 	Paused       bool   `json:"paused,omitempty"`
 	PausedReason string `json:"pausedReason,omitempty"`
+	PausedNext   string `json:"pausedNext,omitempty"` // the command that ends the pause
 	// FilesRefused says why nothing begins: a file of policies.d or hosts.d has an error. It names the file and the line.
 	FilesRefused string        `json:"filesRefused,omitempty"`
 	Nodes        int           `json:"nodes"`
@@ -158,167 +171,4 @@ type Blocked struct {
 	Since time.Time `json:"since,omitzero"`
 	// NextTry is when fenced asks again; absent: when what forbids it has changed.
 	NextTry time.Time `json:"nextTry,omitzero"`
-}
-
-// blockedSentences says what is not remediated, and why. Targets of one check with the same reason
-// have one sentence, so that a site that is down does not fill the screen.
-func blockedSentences(list []Blocked) (why []string) {
-	type group struct{ cluster, check, run, reason string }
-	members := map[group][]Blocked{}
-	var order []group
-	for _, b := range list {
-		g := group{b.Cluster, b.Check, b.Run, b.Reason}
-		if len(members[g]) == 0 {
-			order = append(order, g)
-		}
-		members[g] = append(members[g], b)
-	}
-	for _, g := range order {
-		first, n := members[g][0], len(members[g])
-		switch name := cmp.Or(first.Node, first.Machine); {
-		case g.run != "":
-			why = append(why, fmt.Sprintf("run %s of %s may not go on: %s", g.run, name, first.cause()))
-		case n == 1:
-			why = append(why, fmt.Sprintf("%s in %s is not remediated (%s): %s", name, g.cluster, g.check, first.cause()))
-		default:
-			why = append(why, fmt.Sprintf("%d targets in %s are not remediated (%s), %s and others: %s", n, g.cluster, g.check, name, first.cause()))
-		}
-	}
-	return why
-}
-
-// cause is the reason with all that is known of it.
-func (b Blocked) cause() string {
-	text := fmt.Sprintf("%s: %s; since %s", b.Reason, b.Message, b.Since.UTC().Format(time.RFC3339))
-	if !b.NextTry.IsZero() {
-		text += ", next try " + b.NextTry.UTC().Format(time.RFC3339)
-	}
-	if b.Next != "" {
-		text += ". Next: " + b.Next
-	}
-	return text
-}
-
-// title names the check for people; those of Nodes have no namespace.
-func (k *CheckStatus) title() string {
-	return "check " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
-}
-
-// Degraded says in sentences why this fenced does not do, or may not be doing,
-// its whole job; empty when it does. `fencectl status` exits 2 on any.
-func (s Status) Degraded() []string {
-	var why []string
-	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	why = append(why, s.notArmedSentences()...)
-	if s.Paused {
-		add("paused: %s", s.PausedReason)
-	}
-	if a := s.Audit; a != nil {
-		add("nothing destructive is done: the audit log cannot be written since %s: %s", a.Since.UTC().Format(time.RFC3339), a.Problem)
-	}
-	for _, c := range s.Clusters {
-		if c.Paused && !s.Paused {
-			add("cluster %s is paused: %s", c.Name, c.PausedReason)
-		}
-		if c.Problem != "" {
-			add("cluster %s: %s", c.Name, c.Problem)
-		}
-		if c.FilesRefused != "" {
-			add("cluster %s: nothing begins there, because a protection or a budget may be missing; open runs go on. %s", c.Name, c.FilesRefused)
-		}
-		if c.Aside != "" {
-			add("cluster %s is left to other instances: %s", c.Name, c.Aside)
-		}
-		if c.DeletionsOverdue > 0 {
-			add("cluster %s: %d deleted Machines, or their Nodes, still exist after guards.deletionTimeout", c.Name, c.DeletionsOverdue)
-		}
-		for _, h := range c.Holds {
-			if h.Quarantine {
-				add("%s in %s is in quarantine: %s", cmp.Or(h.Node, h.Machine), c.Name, h.Reason)
-			}
-		}
-		if c.Mode == "respond" { // where checks start nothing
-			continue
-		}
-		for i := range c.Checks {
-			if text := c.Checks[i].trouble(); text != "" {
-				add("%s in %s %s", c.Checks[i].title(), c.Name, text)
-			}
-		}
-		if c.Cover != nil {
-			why = append(why, c.Cover.sentences(c.Name, slices.ContainsFunc(c.Checks, func(k CheckStatus) bool { return k.State == "Paused" }))...)
-		}
-	}
-	why = append(why, blockedSentences(s.Blocked)...)
-	for i := range s.Runs {
-		if text := s.Runs[i].trouble(); text != "" {
-			add("%s", text)
-		}
-	}
-	if n := s.BMCs.NotDependable; n > 0 {
-		add("%d of %d BMCs are not dependable: fencectl bmc list", n, s.BMCs.Total)
-	}
-	return why
-}
-
-// trouble returns why fenced does not do what the check is there for, or an empty string. One that is paused, for
-// maintenance or because it was left to others, is as somebody wants it.
-func (k *CheckStatus) trouble() string {
-	switch {
-	case k.State == "Invalid":
-		return fmt.Sprintf("is invalid and protects no target: %s. fencectl check-config shows it", k.Message)
-	case k.State == "Disabled":
-		return fmt.Sprintf("is disabled and protects no target: %s. fencectl check-config shows it", k.Message)
-	case k.SelectsNothing:
-		return "selects nothing, so it protects no target. fencectl check-config shows it"
-	case k.Allowed || k.State != "" && k.State != "Active":
-		return ""
-	}
-	limit := ""
-	if k.Limit != "" {
-		limit = ", " + k.Limit
-	}
-	return fmt.Sprintf("allows no remediation (%s): %d of %d not healthy%s. Find the common cause: fencectl plan",
-		cmp.Or(k.Reason, "ShortCircuit"), k.Expected-k.Healthy, k.Expected, limit)
-}
-
-// notArmedSentences name each cluster in which fenced begins nothing by itself.
-func (s Status) notArmedSentences() (why []string) {
-	if s.Armed {
-		return nil
-	}
-	for i := range s.Clusters {
-		if c := &s.Clusters[i]; !c.Armed {
-			why = append(why, fmt.Sprintf("cluster %s is in mode %s and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster %s --reason WHY", c.Name, c.Mode, c.Name))
-		}
-	}
-	if len(why) == 0 {
-		return []string{"not armed: fenced knows no cluster"}
-	}
-	return why
-}
-
-// trouble returns why an open run is not on its way, or an empty string.
-func (r *RunStatus) trouble() string {
-	text := fmt.Sprintf("run %s of %s ", r.ID, cmp.Or(r.Node, r.Machine))
-	switch {
-	case r.Step == ResultHeld:
-		text += "is held: " + r.Reason
-	case r.Step == ResultWaiting:
-		text += "waits: " + r.Reason
-		if !r.NextTry.IsZero() {
-			text += ", next try " + r.NextTry.UTC().Format(time.RFC3339)
-		}
-	case r.LastError == nil:
-		return ""
-	default:
-		text += "is in step " + r.Step
-	}
-	if e := r.LastError; e != nil {
-		text += fmt.Sprintf("; last error at %s: %s", e.At.UTC().Format(time.RFC3339), e.Text())
-	}
-	if r.Next != "" {
-		text += ". Next: " + r.Next
-	}
-	return text
 }

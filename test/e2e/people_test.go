@@ -394,7 +394,7 @@ func TestSafePath(t *testing.T) {
 		return err == nil && len(st.Clusters) == 1 && st.Clusters[0].Problem == "" && len(st.Clusters[0].Deviating) == 1
 	}, patience, 100*time.Millisecond)
 	status := fencectl(ctx, t, s, 2, "status")
-	assert.Contains(t, status.Stdout, "cluster "+scene.ClusterName+" is in mode observe and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster "+scene.ClusterName+" --reason WHY")
+	assert.Contains(t, status.Stdout, "cluster "+scene.ClusterName+" is in mode observe and not armed: fenced fences nothing there by itself. Next: fencectl arm --cluster "+scene.ClusterName+" --reason WHY")
 	assert.Regexp(t, `(?m)^`+scene.ClusterName+` +observe +yes `, status.Stdout)
 
 	dry := fencectl(ctx, t, s, 0, "fence", sick.Name, "--dry-run", "--reason", "is it safe?")

@@ -62,10 +62,10 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 	for range 3 {
 		fencectl(ctx, t, s, 2, "bmc", "test", dead.Name)
 	}
-	awaitText(ctx, t, s, 2, `^degraded: 1 of 4 BMCs are not dependable: fencectl bmc list$`, "status")
+	awaitText(ctx, t, s, 2, `^degraded: 1 of 4 BMCs are not dependable\. Next: fencectl bmc list$`, "status")
 
 	dead.Kubelet.Hang()
-	awaitText(ctx, t, s, 2, `^degraded: dead in scene is not remediated \(MachineHealthCheck .*/workers\): BMCUnreachable: host: .*; since 20.*Z, next try 20.*Z$`, "status")
+	awaitText(ctx, t, s, 2, `^degraded: dead in scene is not remediated \(MachineHealthCheck .*/workers\): BMCUnreachable: host: .*; since 20.*Z, next try 20.*Z\. Next: fencectl explain dead --cluster scene shows every gate; fenced tries again by itself$`, "status")
 	awaitText(ctx, t, s, 2, `^scene +dead +Unhealthy +NodeCondition +\S+ +BMCUnreachable for \S+, next try `, "status")
 	st := requireStatus(ctx, t, s, 2)
 	require.Len(t, st.Blocked, 1)

@@ -35,6 +35,7 @@ type View struct {
 	// time.
 	Skew      time.Duration
 	SkewKnown bool
+	SkewOf    string // which API server it is, of a cluster with two
 	Problem   string
 }
 
@@ -69,7 +70,7 @@ func (c *Cache) View() View {
 	c.fresh.mu.Lock()
 	defer c.fresh.mu.Unlock()
 	v := View{Synced: !whole.IsZero(), Since: c.fresh.since, Problem: problem}
-	v.Skew, v.SkewKnown = c.skew()
+	v.Skew, v.SkewKnown, v.SkewOf = c.skew()
 	if !v.Synced {
 		whole = c.fresh.start
 	}
@@ -79,17 +80,20 @@ func (c *Cache) View() View {
 	return v
 }
 
-// skew returns the largest difference from our clock; known only if all servers'
-// clocks are.
-func (c *Cache) skew() (worst time.Duration, known bool) {
+// skew returns the largest difference from our clock, and of which API server it is if there are two; known only if
+// all servers' clocks are.
+func (c *Cache) skew() (worst time.Duration, known bool, of string) {
 	known, now := true, time.Now()
 	for _, s := range c.sides() {
 		skew, measured := s.Skew(now)
 		if known = known && measured; skew.Abs() > worst.Abs() {
 			worst = skew
+			if c.work != c.manage {
+				of = "the " + s.Name + " API server"
+			}
 		}
 	}
-	return worst, known
+	return worst, known, of
 }
 
 // proven returns when the oldest kind was last proven fresh, zero if one never

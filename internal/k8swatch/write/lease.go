@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ const (
 	storeAnnotation    = "fenced.io/store-id"
 	epochAnnotation    = "fenced.io/epoch"
 	processAnnotation  = "fenced.io/process"
+	hostAnnotation     = "fenced.io/host"
 	ownLeaseDuration   = 15 * time.Second
 	longestForeignHold = 5 * time.Minute
 )
@@ -145,6 +147,9 @@ func (w *Announcer) foreignHolder(l *coordinationv1.Lease, a Announcement, now t
 			OwnLeaseNamespace, OwnLease, leaseDuration(l.Spec))
 	}
 	who := fmt.Sprintf("fenced instance %.100q", holder)
+	if host := notes[hostAnnotation]; host != "" && host != holder {
+		who += fmt.Sprintf(" on host %.100q", host)
+	}
 	switch {
 	case same:
 		who += ", another process with our name and a copy of our store,"
@@ -153,7 +158,11 @@ func (w *Announcer) foreignHolder(l *coordinationv1.Lease, a Announcement, now t
 	case !shared:
 		who += ", with a store of its own,"
 	}
-	return fmt.Sprintf("%s holds the Lease %s/%s", who, OwnLeaseNamespace, OwnLease), nil
+	who += fmt.Sprintf(" holds the Lease %s/%s", OwnLeaseNamespace, OwnLease)
+	if since := l.Spec.AcquireTime; since != nil {
+		who += " since " + since.UTC().Format(time.RFC3339)
+	}
+	return who, nil
 }
 
 // leaseDuration is how long a holder keeps the Lease without renewing it.
@@ -176,6 +185,9 @@ func (w *Announcer) takeLease(l *coordinationv1.Lease, a Announcement) {
 	}
 	l.Annotations[storeAnnotation], l.Annotations[epochAnnotation] = a.StoreID, strconv.FormatUint(a.Epoch, 10)
 	l.Annotations[processAnnotation] = w.process
+	if host, err := os.Hostname(); err == nil { // only for people who look for this instance
+		l.Annotations[hostAnnotation] = host
+	}
 }
 
 // nextTransition counts a change of the holder. The API server refuses a Lease with a negative number, so the highest one, which
