@@ -182,6 +182,7 @@ func owner(k wire.ClusterStatus) string {
 		return "yes"
 	case k.HeldBy != "": // the line above the tables has all of it
 		who, _, _ := strings.Cut(k.HeldBy, ",")
+		who, _, _ = strings.Cut(who, " on host ")
 		return "no: " + who
 	}
 	return orDash(k.OwnerName)

@@ -60,6 +60,8 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 			nodes, _ := c.engine.Names(cs.Name, "")
 			cover := wire.Nodes{Nodes: nodesOf(cs.Name, nodes, found, devices.BMCs)}.Cover()
 			cluster.Cover = &cover
+			covers, _ := c.engine.Coverage(cs.Name) // none while the cluster is not seen whole
+			addSlips(cluster.Checks, covers)
 			gaps = append(gaps, cover.Gaps...)
 		}
 		for _, h := range c.engine.Holds(cs.Name) {

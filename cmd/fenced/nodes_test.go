@@ -121,6 +121,16 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 	idle.Checks[1].Name = "machine-api-termination-handler" // OpenShift's own, for spot instances
 	assert.Empty(t, status(idle, good).Degraded())
 
+	slip := []policy.Coverage{{Check: fine.Checks[0].ID(), State: policy.StateActive,
+		Findings: []policy.Finding{{Warning: true, Code: policy.FoundUnknownCondition, Message: "no Node has the condition ready; did you mean Ready?"}}}}
+	slipped := status(fine, good)
+	addSlips(slipped.Clusters[0].Checks, slip)
+	assert.Contains(t, one(slipped), "did you mean Ready?")
+	slip[0].Findings[0].Warning = false // a program may set it one day
+	unsure := status(fine, good)
+	addSlips(unsure.Clusters[0].Checks, slip)
+	assert.Empty(t, unsure.Degraded())
+
 	paused := covering("n", true) // as somebody wants it
 	paused.Checks[0].State = policy.StatePaused
 	assert.Empty(t, status(paused, good).Degraded())
