@@ -170,6 +170,9 @@ func (c *cli) printPlan(plan wire.Plan) error {
 		if cl.Problem != "" {
 			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not evaluated:"), escapeControl(cl.Cluster), escapeControl(cl.Problem))
 		}
+		for _, w := range cl.Warnings {
+			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "warning:"), escapeControl(cl.Cluster), escapeControl(w))
+		}
 		for _, a := range cl.Actions {
 			limit, value, threshold := cell{text: "-", color: green}, "-", "-"
 			if a.Refused != "" {

@@ -188,6 +188,9 @@ func (c *cli) printCheck(r *policy.CheckReport) error {
 	if err != nil {
 		return err
 	}
+	if zero := r.LimitRoundsToZero(); zero != "" {
+		fmt.Fprintf(c.out, "%s %s\n", c.painter(c.out).paint(yellow, "warning:"), escapeControl(zero))
+	}
 	targets := newTable("MACHINE", "NODE", "VERDICT", "REASON", "ACTION", "REFUSED BY", "LOOK AGAIN", "MESSAGE")
 	for i := range r.Targets {
 		t := &r.Targets[i]

@@ -139,7 +139,7 @@ func checkStatus(k *policy.CheckReport) wire.CheckStatus {
 	out := wire.CheckStatus{
 		Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: shown(k.Message),
 		Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,
-		SelectsNothing: k.SelectsNothing(),
+		SelectsNothing: k.SelectsNothing(), LimitIsZero: k.LimitRoundsToZero(),
 	}
 	if g := k.LimitGate(); k.State == policy.StateActive && !g.Pass {
 		out.Reason, out.Limit = string(g.Reason), g.Threshold

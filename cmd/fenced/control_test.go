@@ -83,7 +83,17 @@ func TestClosedLimitIsNamed(t *testing.T) {
 	closed := checkStatus(&k)
 	assert.Equal(t, []string{"ShortCircuit", "at most 2 (40%)"}, []string{closed.Reason, closed.Limit})
 	k.Allowed = true
-	assert.Empty(t, checkStatus(&k).Reason+checkStatus(&k).Limit)
+	assert.Empty(t, checkStatus(&k).Reason+checkStatus(&k).Limit+checkStatus(&k).LimitIsZero)
+	k.Expected, k.Healthy, k.MaxUnhealthy = 2, 2, 0
+	const zero = "40% of 2 allows 0 unhealthy targets, so nothing is ever remediated"
+	assert.Equal(t, zero, checkStatus(&k).LimitIsZero, "before one is unhealthy")
+	assert.Equal(t, "at most 0 (40%, rounded down)", k.LimitGate().Threshold)
+	k.Namespace, k.Name = "ns", "w"
+	assert.Equal(t, []string{"MachineHealthCheck ns/w: " + zero}, limitWarnings([]policy.CheckReport{k}))
+	meant := k
+	meant.Limit = "0%"
+	assert.Empty(t, limitWarnings([]policy.CheckReport{meant}))
+	k.Expected, k.Healthy, k.MaxUnhealthy = 5, 1, 2
 	k.Allowed, k.State = false, policy.StatePaused
 	assert.Empty(t, checkStatus(&k).Reason)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
@@ -26,9 +28,23 @@ func (c control) Plan(ctx context.Context, cluster string) (wire.Plan, error) {
 		if err != nil {
 			cl.Problem = err.Error()
 		}
+		if now, _ := engine.NewLookup(c.engine).Status(name); now.Mode != guard.ModeRespond { // where checks start nothing
+			cl.Warnings = limitWarnings(now.Checks)
+		}
 		out.Clusters = append(out.Clusters, cl)
 	}
 	return out, nil
+}
+
+// limitWarnings name the checks whose limit rounds to 0.
+func limitWarnings(checks []policy.CheckReport) (list []string) {
+	for i := range checks {
+		if zero := checks[i].LimitRoundsToZero(); zero != "" {
+			list = append(list, checkName(checks[i].ID())+": "+zero)
+		}
+	}
+	list, _ = share(list, maxChecksShown, namespaceIn)
+	return list
 }
 
 // plannedActions is a plan as the API says it, and how many more actions there are.

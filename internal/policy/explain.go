@@ -54,6 +54,9 @@ func (r *CheckReport) LimitGate() reason.Gate {
 	if r.minHealthy { // a percentage alone would be ambiguous: minHealthy counts the healthy ones
 		name = "minHealthy " + name
 	}
+	if r.LimitRoundsToZero() != "" {
+		name += ", rounded down"
+	}
 	threshold := fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, name)
 	if slices.Contains(r.gate, reason.OutOfRange) {
 		code = reason.OutOfRange
@@ -62,6 +65,23 @@ func (r *CheckReport) LimitGate() reason.Gate {
 		threshold = fmt.Sprintf("%d to %d (%s)", r.MinUnhealthy, r.MaxUnhealthy, r.Limit)
 	}
 	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected)+r.runningText()+r.doubtText(), threshold, r.source())
+}
+
+// LimitRoundsToZero says that the limit is a percentage of so few targets that it allows no unhealthy one, so that the check
+// remediates nothing; "" if it is none, or meant to be so.
+func (r *CheckReport) LimitRoundsToZero() string {
+	if r.State != StateActive || r.Expected == 0 || r.minHealthy && r.Limit == "100%" {
+		return ""
+	}
+	return roundsToZero(r.Limit, r.MaxUnhealthy, r.Expected)
+}
+
+// roundsToZero says that a limit of so many targets allows 0 unhealthy ones; "" if it allows one, or is an explicit zero.
+func roundsToZero(limit string, allows, of int) string {
+	if allows > 0 || !strings.HasSuffix(limit, "%") || strings.Trim(limit, "0") == "%" {
+		return ""
+	}
+	return fmt.Sprintf("%s of %d allows 0 unhealthy targets, so nothing is ever remediated", limit, of)
 }
 
 // runningText says how many of the targets that are not healthy are under remediation: nobody sees the
@@ -255,7 +275,7 @@ func Cover(r Report, checks []Check, budgets []DisruptionBudget, nodes map[strin
 		}
 		slices.SortFunc(v.Overlaps, func(a, b Shared) int { return a.Check.compare(b.Check) })
 		v.Overlaps = v.Overlaps[:min(len(v.Overlaps), maxOverlaps)]
-		v.examine(written[v.Check])
+		v.examine(written[v.Check], c.LimitRoundsToZero())
 		if c := written[v.Check]; c != nil && len(nodes) > 0 {
 			v.examineTypes(c.Conditions, types)
 		}
@@ -301,15 +321,15 @@ func (v *Coverage) find(warning bool, code, format string, args ...any) {
 	v.Findings = append(v.Findings, Finding{warning, code, fmt.Sprintf(format, args...)})
 }
 
-// examine adds findings for what has no effect.
-func (v *Coverage) examine(c *Check) {
+// examine adds findings for what has no effect. zero says that the limit rounds to 0.
+func (v *Coverage) examine(c *Check, zero string) {
 	switch {
 	case v.State != StateActive:
 		v.find(v.State != StatePaused, FoundNotEvaluated, "the check is %s: %s", v.State, v.Message)
 	case v.Targets == 0:
 		v.find(true, FoundSelectsNothing, "the selector matches nothing in this cluster")
-	case v.MaxUnhealthy == 0 && strings.HasSuffix(v.Limit, "%") && strings.Trim(v.Limit, "0") != "%":
-		v.find(true, FoundLimitIsZero, "%s of %d allows 0 unhealthy targets, so nothing is ever remediated", v.Limit, v.Targets)
+	case zero != "":
+		v.find(true, FoundLimitIsZero, "%s", zero)
 	}
 	if c == nil {
 		return
@@ -373,6 +393,6 @@ func (r *Report) coverBudget(b *DisruptionBudget, at int) Coverage {
 	}
 	found := &r.Budgets[at]
 	v.State, v.Message, v.Targets, v.MaxUnhealthy = found.State, found.Message, found.Nodes, found.MaxUnavailable
-	v.examine(nil)
+	v.examine(nil, roundsToZero(v.Limit, v.MaxUnhealthy, v.Targets))
 	return v
 }

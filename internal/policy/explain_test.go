@@ -225,6 +225,7 @@ func TestCoverFindsWhatHasNoEffect(t *testing.T) {
 	}
 	found := cover(sickWorld(time.Hour, c))[0]
 	assert.Equal(t, []string{policy.FoundLimitIsZero, policy.FoundUnreachableRule, policy.FoundUnreachableRule}, codes(found))
+	assert.Equal(t, "40% of 1 allows 0 unhealthy targets, so nothing is ever remediated", found.Findings[0].Message)
 	assert.Contains(t, found.Findings[1].Message, "unhealthyConditions[0]")
 	assert.Contains(t, found.Findings[2].Message, "unhealthyConditions[3]", "of two equal ones the later is idle")
 

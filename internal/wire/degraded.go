@@ -128,6 +128,8 @@ func (k *CheckStatus) trouble(cluster string) degradation {
 		return degradation{"is disabled and protects no target: " + k.Message, look}
 	case k.SelectsNothing:
 		return degradation{"selects nothing, so it protects no target", look}
+	case k.LimitIsZero != "":
+		return degradation{"protects no target: " + k.LimitIsZero, "write a number in place of the percentage, or a larger one: " + look}
 	case k.Allowed && k.UnknownCondition != "":
 		return degradation{"has a rule that never takes effect: " + k.UnknownCondition, look}
 	case k.Allowed || k.State != "" && k.State != "Active":

@@ -16,6 +16,8 @@ type ClusterPlan struct {
 	Cluster string `json:"cluster"`
 	// Problem is why nothing can be said about the cluster now.
 	Problem string `json:"problem,omitempty"`
+	// Warnings name the checks that can never ask for anything, because their limit rounds to 0.
+	Warnings []string `json:"warnings,omitempty"`
 	// Actions are cut, if they are too many, to equal shares of the namespaces. ActionsMore is how many more there are.
 	Actions     []PlannedAction `json:"actions"`
 	ActionsMore int             `json:"actionsMore,omitempty"`

@@ -117,6 +117,8 @@ type CheckStatus struct {
 	// OutOfRange, and how many may be unhealthy.
 	Reason string `json:"reason,omitempty"`
 	Limit  string `json:"limit,omitempty"`
+	// LimitIsZero says that the limit is a percentage of too few targets, so that the check remediates nothing.
+	LimitIsZero string `json:"limitIsZero,omitempty"`
 }
 
 // TargetStatus is one target that deviates, and why.

@@ -199,6 +199,8 @@ func TestDegraded(t *testing.T) {
 		{"overdue deletions", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsOverdue: 2}}}, "cluster prod: 2 deleted Machines, or their Nodes, still exist"},
 		{"limit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5, Reason: "OutOfRange", Limit: "1 to 2 ([1-2])"})},
 			"check ns/w in prod allows no remediation (OutOfRange): 4 of 5 not healthy, 1 to 2 ([1-2]). Next: find the common cause: fencectl plan --cluster prod"},
+		{"limit of 0", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Allowed: true, LimitIsZero: "10% of 3 allows 0 unhealthy targets"})},
+			"check ns/w in prod protects no target: 10% of 3 allows 0 unhealthy targets. Next: write a number in place of the percentage, or a larger one: fencectl check-config ns/w --cluster prod"},
 		{"invalid check", Status{Armed: true, Clusters: check(CheckStatus{State: "Invalid", Message: "foo10m"})},
 			"check ns/w in prod is invalid and protects no target: foo10m. Next: fencectl check-config ns/w --cluster prod"},
 		{"disabled check", Status{Armed: true, Clusters: check(CheckStatus{State: "Disabled", Message: "it names no template"})},
