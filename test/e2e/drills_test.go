@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/asroot"
 	"github.com/fenced/fenced/test/must"
@@ -60,7 +61,7 @@ var masks = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "BMC"},
 	{regexp.MustCompile(`(read power state of BMC): [^(.;]+ exceeded`), "$1: no answer"},
 	{regexp.MustCompile(`\b[0-9a-z]{8}-[0-9a-f]{6}\b`), "RUN"},
-	{regexp.MustCompile(`watch \w+:`), "watch KIND:"},
+	{regexp.MustCompile(`(watch|list) \w+:`), "watch KIND:"},
 	{regexp.MustCompile(`on host "[^"]+"`), `on host "HOST"`},
 	{regexp.MustCompile(`next try (now|in [0-9.hms]+)`), "next try SOON"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d*s?|h\d*m?)\b`), "AGE"},
@@ -118,7 +119,7 @@ func (d *drills) showsAt(t *testing.T, socket string, exit int, want string) {
 		case <-ctx.Done():
 			require.Equal(t, want, plainScreen(last.All), "exit status %d, not %d:\n%s", last.Exit, exit, last.All)
 			require.Equal(t, exit, last.Exit)
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(300 * time.Millisecond):
 		}
 		st, err := api.New(socket).Status(ctx) // a process for each question would cost more than the daemon
 		sentences := masked(strings.Join(st.Value.Degraded(), "\n"))
@@ -230,6 +231,7 @@ scene worker-1 Indeterminate UnderRemediation - -
 RUNS
 RUN CLUSTER NODE STEP ATTEMPT AGE REASON
 RUN scene worker-1 Held 1 AGE ConfirmedOff`)
+	d.types(t, 0, "worker-1 was deleted by run RUN, Held: ConfirmedOff since TIME", "explain", "worker-1", "--cluster", "scene")
 	requireOneDeletion(t, d.Scene, dead)
 	require.NoError(t, dead.RestoreMains(false))
 	d.types(t, 0, "worker-1: Done after AGE", "unfence", "worker-1", "--cluster", "scene", "--reason", "its mains are back", "--wait")
@@ -292,6 +294,7 @@ scene evaluate yes 1 AGE 2 0`
 	d.edit(t, "hosts.d/hosts.yaml", "hosts: []\n")
 	d.shows(t, 2, head+"degraded: 2 Nodes in scene are covered by checks, and could not be fenced, worker-1 among them: NoHost: neither hosts.d nor a BareMetalHost names its BMC. "+
 		"Next: give the host a BareMetalHost, or an entry in hosts.d; fencectl explain worker-1 --cluster scene shows what was looked for"+clusters)
+	d.types(t, 2, "NoHost", "nodes", "--cluster", "scene")
 	d.edit(t, "hosts.d/hosts.yaml", hosts)
 	d.shows(t, 0, green)
 
@@ -318,11 +321,10 @@ scene evaluate yes 1 AGE 2 0`
 
 	// A full disk.
 	filler := disk.fill(t)
-	require.Eventually(t, func() bool { // until the audit log needs another page
-		fencectl(t.Context(), t, d.Scene, 0, "bmc", "test", "worker-1")
-		st, err := d.Status(t.Context())
-		return err == nil && st.Audit != nil
-	}, patience, 10*time.Millisecond)
+	for n := 0; must.Do(d.Status(t.Context()))(t).Audit == nil; n++ { // until the audit log needs another page
+		require.Less(t, n, 100, "each order is written there")
+		d.types(t, 0, "worker-1", "bmc", "test", "worker-1")
+	}
 	d.shows(t, 2, trouble("nothing destructive is done: the audit log cannot be written since TIME: append to the audit log: write DIR/small/audit.jsonl: no space left on device. Next: make room: df -h DIR/small; fenced goes on by itself"))
 	d.types(t, 3, "AuditFailed", "fence", "worker-1", "--reason", "drill", "--dry-run")
 	require.NoError(t, os.Remove(filler))
@@ -352,12 +354,18 @@ scene evaluate yes 1 AGE 2 0`
 		"BMCs: 2, 0 not dependable"+strings.Replace(clusters, "yes 1 AGE 2 0", `no: fenced instance 1 AGE 2 0 "prompter"`, 1))
 	d.types(t, 3, "NotOwner", "fence", "worker-1", "--reason", "drill", "--dry-run", "--socket", second.socket)
 	d.shows(t, 0, green) // of the first one
+	hung := d.Worker("worker-2")
+	hung.Kubelet.Hang()
+	awaitRun(within(t), t, d.Scene, hung.Name, result(wire.ResultDone))
+	requireBack(within(t), t, d.Scene, hung)
+	requireOneDeletion(t, d.Scene, hung)
+	seen := must.Do(second.client.NodeTimeline(t.Context(), scene.ClusterName, hung.Name))(t)
+	assert.Empty(t, seen.Value.Runs, "the second one began nothing")
 	must.Do(d.daemon.Terminate(within(t)))(t)
 	d.showsAt(t, second.socket, 0, green)
-	for _, w := range d.Workers {
-		assert.Empty(t, w.Service.System(0).Commands(), "commands to the BMC of %s", w.Name)
-		untouched(within(t), t, d.Scene, w)
-	}
+	well := d.Worker("worker-1")
+	assert.Empty(t, well.Service.System(0).Commands(), "commands to its BMC")
+	untouched(within(t), t, d.Scene, well)
 }
 
 // checksConfig runs `fenced --check-config` on the files as they are.
