@@ -121,27 +121,7 @@ make sure that it never starts again.`,
 }
 
 func (c *cli) importFile(ctx context.Context, path, config string, set []string) error {
-	args := []string{"--import", path}
-	if config != "" {
-		args = append(args, "--config", config)
-	}
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
-	program, err := daemonProgram()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdout, cmd.Stderr = c.out, c.errs
-	err = cmd.Run()
-	if _, ok := errors.AsType[*exec.ExitError](err); ok {
-		return &exitError{code: exitFailure} // fenced said why
-	}
-	if err != nil {
-		return fmt.Errorf("run fenced: %w", err)
-	}
-	return nil
+	return c.runDaemonProgram(ctx, c.out, append([]string{"--import", path}, configFlags(config, set)...)...)
 }
 
 // daemonProgram finds fenced: beside this program, where the package puts it, or on the path.
@@ -276,7 +256,7 @@ func writeBundle(path string, force bool, write func(*os.File) (support.Result, 
 }
 
 func (c *cli) printBundle(path string, r support.Result) error {
-	missing := newTable("NOT IN IT", "WHY")
+	missing := newTable("PART", "PROBLEM")
 	there := 0
 	for _, p := range r.Parts {
 		if p.Problem == "" {

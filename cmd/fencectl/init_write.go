@@ -253,7 +253,7 @@ func (c *cli) printKinds(r *initResult) error {
 }
 
 func (c *cli) printControllers(r *initResult) error {
-	t := newTable("REMEDIATOR", "ALIVE", "LEASE")
+	t := newTable("CONTROLLER", "ALIVE", "LEASE")
 	for _, k := range r.Controllers {
 		alive := cell{text: "no"}
 		switch {
@@ -270,7 +270,7 @@ func (c *cli) printControllers(r *initResult) error {
 }
 
 func (c *cli) printNodes(r *initResult) error {
-	t := newTable("NODE", "MACHINE", "READY", "BMC", "REFUSED NOW (CONTESTED)")
+	t := newTable("NODE", "MACHINE", "READY", "BMC", "CONTESTED")
 	for _, n := range r.Nodes {
 		ready, bmc := cell{text: "yes", color: green}, cell{text: n.BMC}
 		if !n.Ready {
@@ -293,7 +293,7 @@ func (c *cli) printNext(r *initResult) error {
 	if !r.Written {
 		title = "WOULD BE WRITTEN"
 	}
-	t := newTable("FILE", "CONTENT")
+	t := newTable("PATH", "WHAT")
 	for _, f := range r.Files {
 		t.add(f.Path, f.What)
 	}

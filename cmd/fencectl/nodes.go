@@ -48,7 +48,7 @@ func (c *cli) nodes(ctx context.Context) error {
 }
 
 func (c *cli) nodeTable(list []wire.Node) error {
-	t := newTable("CLUSTER", "NODE", "FENCEABLE", "CHECK", "BMC", "WHY NOT")
+	t := newTable("CLUSTER", "NODE", "FENCEABLE", "CHECKS", "BMCS", "REASON")
 	if c.output == "wide" {
 		t.head = append(t.head, "NEXT")
 	}

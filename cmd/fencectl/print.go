@@ -142,30 +142,6 @@ func age(since, now time.Time) string {
 	return span(now.Sub(since))
 }
 
-// age is how long ago a moment was, for a column that says so; with -o wide the moment itself.
-func (c *cli) age(since, now time.Time) string {
-	if c.output == "wide" {
-		return clock(since)
-	}
-	return age(since, now)
-}
-
-// left is how long it is until a moment, for a column that says so; with -o wide the moment itself.
-func (c *cli) left(until, now time.Time) string {
-	if until.IsZero() || c.output == "wide" {
-		return clock(until)
-	}
-	return span(until.Sub(now))
-}
-
-// head names a column of ages, which holds moments with -o wide.
-func (c *cli) head(age, moment string) string {
-	if c.output == "wide" {
-		return moment
-	}
-	return age
-}
-
 // clock writes a moment, "-" for none.
 func clock(t time.Time) string {
 	if t.IsZero() {

@@ -150,14 +150,14 @@ func (c *cli) printReport(r *policy.Report) error {
 			return err
 		}
 	}
-	budgets := newTable("BUDGET", "STATE", "UNAVAILABLE", "OF NODES", "ALLOWED", "MESSAGE")
+	budgets := newTable("BUDGET", "STATE", "UNAVAILABLE", "NODES", "MAX UNAVAILABLE", "MESSAGE")
 	for _, b := range r.Budgets {
 		budgets.add(b.Name, b.State, b.Unavailable, b.Nodes, b.MaxUnavailable, orDash(b.Message))
 	}
 	if err := budgets.write(c.out, c.painter(c.out), "disruption budgets:"); err != nil {
 		return err
 	}
-	errors := newTable("OBJECT", "WHY")
+	errors := newTable("OBJECT", "MESSAGE")
 	for _, e := range r.Errors {
 		errors.add(e.Object, e.Message)
 	}
@@ -191,7 +191,7 @@ func (c *cli) printCheck(r *policy.CheckReport) error {
 	if zero := r.LimitRoundsToZero(); zero != "" {
 		fmt.Fprintf(c.out, "%s %s\n", c.painter(c.out).paint(yellow, "warning:"), escapeControl(zero))
 	}
-	targets := newTable("MACHINE", "NODE", "VERDICT", "REASON", "ACTION", "REFUSED BY", "LOOK AGAIN", "MESSAGE")
+	targets := newTable("MACHINE", "NODE", "VERDICT", "REASON", "ACTION", "REFUSALS", "RECHECK AFTER", "MESSAGE")
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		refusals := make([]string, len(t.Refusals))

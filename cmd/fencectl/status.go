@@ -191,7 +191,7 @@ func owner(k wire.ClusterStatus) string {
 // checkTable is shown with -o wide; without it degraded checks have their line
 // at the top.
 func (c *cli) checkTable(st wire.Status) *table {
-	t := newTable("CLUSTER", "CHECK", "STATE", "HEALTHY", "EXPECTED", "ALLOWED", "ROOM")
+	t := newTable("CLUSTER", "CHECK", "STATE", "HEALTHY", "EXPECTED", "ALLOWED", "REMEDIATIONS ALLOWED")
 	if c.output != "wide" {
 		return t
 	}
@@ -207,23 +207,23 @@ func (c *cli) checkTable(st wire.Status) *table {
 
 func (c *cli) targetTable(st wire.Status, now time.Time) *table {
 	if c.output == "wide" {
-		t := newTable("CLUSTER", "NODE", "MACHINE", "CHECK", "VERDICT", "REASON", c.head("FOR", "SINCE"), "BLOCKED BY", "MESSAGE")
+		t := newTable("CLUSTER", "NODE", "MACHINE", "CHECK", "VERDICT", "REASON", "SINCE", "BLOCKED BY", "MESSAGE")
 		for _, k := range st.Clusters {
 			for _, d := range k.Deviating {
 				by := blockedBy(st, k.Name, d, now)
 				if b := blockedTarget(st, k.Name, d); b != nil {
 					by.text += ": " + b.Message
 				}
-				t.add(k.Name, orDash(d.Node), orDash(d.Machine), orDash(d.Check), verdict(d.Verdict), d.Reason, c.age(d.Since, now), by, d.Message)
+				t.add(k.Name, orDash(d.Node), orDash(d.Machine), orDash(d.Check), verdict(d.Verdict), d.Reason, c.when(d.Since, now), by, d.Message)
 			}
 			t.addMore(k.Name, k.DeviatingMore)
 		}
 		return t
 	}
-	t := newTable("CLUSTER", "NODE", "VERDICT", "REASON", "FOR", "BLOCKED BY")
+	t := newTable("CLUSTER", "NODE", "VERDICT", "REASON", "SINCE", "BLOCKED BY")
 	for _, k := range st.Clusters {
 		for _, d := range k.Deviating {
-			t.add(k.Name, cmp.Or(d.Node, d.Machine), verdict(d.Verdict), d.Reason, c.age(d.Since, now), blockedBy(st, k.Name, d, now))
+			t.add(k.Name, cmp.Or(d.Node, d.Machine), verdict(d.Verdict), d.Reason, c.when(d.Since, now), blockedBy(st, k.Name, d, now))
 		}
 		t.addMore(k.Name, k.DeviatingMore)
 	}
@@ -232,34 +232,27 @@ func (c *cli) targetTable(st wire.Status, now time.Time) *table {
 
 // holdTable is the Nodes that are not fenced for now.
 func (c *cli) holdTable(st wire.Status, now time.Time) *table {
-	t := newTable("CLUSTER", "NODE", "BY", c.head("FOR", "SINCE"), c.head("LEFT", "UNTIL"), "REASON")
+	t := newTable("CLUSTER", "NODE", "BY", "SINCE", "UNTIL", "REASON")
 	for _, k := range st.Clusters {
 		for _, h := range k.Holds {
-			left, by := "-", cell{text: h.By}
-			if !h.Until.IsZero() {
-				left = c.left(h.Until, now)
-			}
+			by := cell{text: h.By}
 			if h.Quarantine {
 				by = cell{text: "quarantine", color: red}
 			}
-			t.add(k.Name, cmp.Or(h.Node, h.Machine), by, c.age(h.Since, now), left, h.Reason)
+			t.add(k.Name, cmp.Or(h.Node, h.Machine), by, c.when(h.Since, now), c.when(h.Until, now), h.Reason)
 		}
 	}
 	return t
 }
 
 func (c *cli) runTable(st wire.Status, now time.Time) *table {
-	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", c.head("AGE", "STARTED"), c.head("LEFT", "UNTIL"), "REASON", "LAST ERROR")
-	t.spare = []string{"LAST ERROR", "ATTEMPT", "AGE"} // the lines above the tables have the error
+	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", "STARTED", "UNTIL", "REASON", "LAST ERROR")
+	t.spare = []string{"LAST ERROR", "ATTEMPT", "STARTED"} // the lines above the tables have the error
 	if c.output == "wide" {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}
 	for _, r := range st.Runs {
-		left := "-"
-		if until := cmp.Or(r.Deadline, r.NextTry); !until.IsZero() {
-			left = c.left(until, now)
-		}
-		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.age(r.Started, now), left, orDash(r.Reason), c.lastError(r.LastError, now)}
+		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.when(r.Started, now), c.when(cmp.Or(r.Deadline, r.NextTry), now), orDash(r.Reason), c.lastError(r.LastError, now)}
 		if c.output == "wide" {
 			row = append(row, orDash(r.Machine), orDash(r.Note))
 		}
@@ -270,8 +263,8 @@ func (c *cli) runTable(st wire.Status, now time.Time) *table {
 
 // recentTable is the runs that ended in the last 24 hours.
 func (c *cli) recentTable(st wire.Status, now time.Time) *table {
-	t := newTable("ENDED", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
-	t.spare = []string{"BY", "TOOK"}
+	t := newTable("ENDED", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "ACTOR")
+	t.spare = []string{"ACTOR", "TOOK"}
 	if c.output == "wide" {
 		t.head = append(t.head, "NOTE")
 	}

@@ -125,7 +125,7 @@ func (c *cli) printNotes(tl wire.Timeline, now time.Time) error {
 		}
 		fmt.Fprintf(c.out, "\n%s %s: %s: %s\n", p.paint(red, "blocked:"), escapeControl(who), escapeControl(blockedText(b, now)), escapeControl(b.Message))
 	}
-	t := newTable("TIME", "WHAT", "RUN", "REASON", "MESSAGE")
+	t := newTable("AT", "TYPE", "RUN", "REASON", "MESSAGE")
 	for _, n := range tl.Notes {
 		message := n.Message
 		if n.Count > 1 {
@@ -204,7 +204,7 @@ func sinceText(from time.Time) string {
 
 // runsTable lists runs with the time at which each began: people compare these with other logs.
 func runsTable(tl wire.Timeline, now time.Time) *table {
-	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
+	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "ACTOR")
 	t.spare = []string{"AGE", "TOOK"}
 	for _, r := range tl.Runs {
 		t.add(clock(r.Started), span(now.Sub(r.Started)), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},

@@ -41,7 +41,7 @@ func (s *Stop) PausedBy(cluster string) (why, resume string) {
 	if why != "" {
 		resume = "rm " + s.file.path
 	} else if why = s.Corrupt(); why != "" {
-		resume = "fencectl resume --reason WHY"
+		resume = "install the version of fenced that wrote the record, or restore a backup, then systemctl restart fenced"
 	}
 	for _, name := range []string{state.AllClusters, cluster} {
 		for _, p := range s.pausesOf(name) {
