@@ -192,8 +192,8 @@ CLUSTERS
 CLUSTER MODE OWNER EPOCH VIEW AGE NODES DEVIATING
 scene evaluate yes 1 AGE 3 1
 DEVIATING
-CLUSTER NODE VERDICT REASON FOR BLOCKED BY
-scene worker-1 Unhealthy NodeCondition AGE BMCUnreachable for AGE, next try SOON`)
+CLUSTER NODE VERDICT REASON SINCE BLOCKED BY
+scene worker-1 Unhealthy NodeCondition AGE ago BMCUnreachable for AGE, next try SOON`)
 	d.types(t, 2, "BMCUnreachable: read power state of BMC: no answer", "bmc", "test", "worker-1", "--cluster", "scene")
 
 	require.NoError(t, other.BMC.SetPower(false))
@@ -208,9 +208,9 @@ CLUSTERS
 CLUSTER MODE OWNER EPOCH VIEW AGE NODES DEVIATING
 scene evaluate yes 1 AGE 3 2
 DEVIATING
-CLUSTER NODE VERDICT REASON FOR BLOCKED BY
-scene worker-1 Unhealthy NodeCondition AGE ShortCircuit for AGE, until that changes
-scene worker-2 Unhealthy NodeCondition AGE ShortCircuit for AGE, until that changes`)
+CLUSTER NODE VERDICT REASON SINCE BLOCKED BY
+scene worker-1 Unhealthy NodeCondition AGE ago ShortCircuit for AGE, until that changes
+scene worker-2 Unhealthy NodeCondition AGE ago ShortCircuit for AGE, until that changes`)
 	d.types(t, 0, "ShortCircuit", "plan", "--cluster", "scene")
 	require.NoError(t, other.BMC.SetPower(true))
 	must.Do(d.Cluster.WaitNode(within(t), other.Name, scene.IsReady))(t)
@@ -226,11 +226,11 @@ CLUSTERS
 CLUSTER MODE OWNER EPOCH VIEW AGE NODES DEVIATING
 scene evaluate yes 1 AGE 2 1
 DEVIATING
-CLUSTER NODE VERDICT REASON FOR BLOCKED BY
+CLUSTER NODE VERDICT REASON SINCE BLOCKED BY
 scene worker-1 Indeterminate UnderRemediation - -
 RUNS
-RUN CLUSTER NODE STEP ATTEMPT AGE REASON
-RUN scene worker-1 Held 1 AGE ConfirmedOff`)
+RUN CLUSTER NODE STEP ATTEMPT STARTED REASON
+RUN scene worker-1 Held 1 AGE ago ConfirmedOff`)
 	d.types(t, 0, "worker-1 was deleted by run RUN, Held: ConfirmedOff since TIME", "explain", "worker-1", "--cluster", "scene")
 	requireOneDeletion(t, d.Scene, dead)
 	require.NoError(t, dead.RestoreMains(false))
