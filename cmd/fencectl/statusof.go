@@ -80,9 +80,30 @@ func (s targetStatus) isWell() bool {
 		!slices.ContainsFunc(s.Holds, func(h wire.HoldStatus) bool { return h.Quarantine })
 }
 
+// next is the command that comes next for a target that is not well; "" for one that is.
+func (s targetStatus) next() string {
+	o := wire.Order{Cluster: s.Cluster, Node: s.Node, Machine: s.Machine}
+	if o.Node != "" {
+		o.Machine = ""
+	}
+	bad := slices.IndexFunc(s.BMCs, func(b wire.BMC) bool { return b.Undependable() })
+	switch {
+	case s.Next != "" || s.isWell():
+		return s.Next
+	case slices.ContainsFunc(s.Holds, func(h wire.HoldStatus) bool { return h.Quarantine }):
+		return o.Command("release") + " --reason WHY"
+	case bad >= 0 && !s.BMCs[bad].Dependable:
+		return o.Command("bmc test")
+	}
+	return o.Command("explain")
+}
+
 func (c *cli) printTarget(s targetStatus, now time.Time) error {
 	if err := c.printVerdict(s.Explanation, now); err != nil {
 		return err
+	}
+	if next := s.next(); next != "" && s.Next == "" { // else it is printed
+		fmt.Fprintf(c.out, "next: %s\n", escapeControl(next))
 	}
 	p := c.painter(c.out)
 	holds := c.holdTable(wire.Status{Clusters: []wire.ClusterStatus{{Name: s.Cluster, Holds: s.Holds}}}, now)

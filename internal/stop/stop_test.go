@@ -1,6 +1,7 @@
 package stop
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -95,4 +96,26 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 	require.NoError(t, one.Load(t.Context()))
 	assert.Equal(t, other.holds.All(), one.holds.All())
 	require.NoError(t, one.Prune(t.Context(), s, time.Now().Add(-keepRuns)), "another has done it")
+}
+
+// Who sees a pause is told what ends it: not the same for a file, for all clusters and for one.
+func TestPauseSaysWhatEndsIt(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	file := filepath.Join(t.TempDir(), "pause")
+	s := must.Do(New(t.Context(), Options{Store: store, Emit: func(event.Event) {}, PauseFile: file}))(t)
+	by := func(cluster string) string {
+		why, resume := s.PausedBy(cluster)
+		assert.Equal(t, why, s.Paused(cluster))
+		assert.Equal(t, why == "", resume == "")
+		return resume
+	}
+	assert.Empty(t, by("prod"))
+	s.unsaved.set(key{cluster: "prod"}, stop{by: "ada", reason: "storm"})
+	assert.Equal(t, "fencectl resume --cluster prod --reason WHY", by("prod"))
+	assert.Empty(t, by("lab"))
+	s.unsaved.set(key{cluster: state.AllClusters}, stop{by: "ada", reason: "storm"})
+	assert.Equal(t, "fencectl resume --reason WHY", by("prod"))
+	require.NoError(t, os.WriteFile(file, []byte("storm"), 0o600))
+	assert.Equal(t, "rm "+file, by("lab"))
 }

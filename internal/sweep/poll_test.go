@@ -248,6 +248,8 @@ func TestLastChecksAreThoseOfTheList(t *testing.T) {
 		require.Len(t, w.sweep.LastChecks("prod", "prod/n-1"), 1)
 		assert.Zero(t, w.sweep.LastChecks("prod", "prod/n-1")[0].At, "not checked yet")
 		w.wait(5 * time.Minute)
+		assert.Equal(t, []string{"", ""}, []string{w.result(t, 1).User, w.result(t, 1).PasswordFrom}, "its account is accepted")
+		assert.Equal(t, []string{"fence", "file /etc/fenced/bmc"}, []string{w.result(t, 2).User, w.result(t, 2).PasswordFrom})
 		for n, want := range map[int]hosts.LastCheck{
 			1: {Power: bmc.On, Identity: guard.IdentityMatches},
 			2: {Reason: "BMCAuth"},

@@ -70,7 +70,7 @@ func newWorld() *world { return &world{machines: map[string]*machine{}} }
 // host adds a host with one BMC whose name ends in its number.
 func (w *world) host(n int) *machine {
 	return w.device(n, bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: fmt.Sprintf("bmc-%d", n), Port: 623},
-		Username: "fence", Password: bmc.NewSecret("a long random one")})
+		Username: "fence", Password: bmc.NewSecret("a long random one"), PasswordFrom: "file /etc/fenced/bmc"})
 }
 
 // device adds a host with one device.
