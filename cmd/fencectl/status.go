@@ -23,10 +23,10 @@ func newStatusCommand(c *cli) *cobra.Command {
 
 The exit status is 2 if fenced is degraded: a cluster is not armed, it or a cluster is
 paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
-be written, a check is invalid, disabled, selects nothing, or its limit allows no
-remediation, no check covers any node, or a node that a check covers could not be fenced
-(none of these in mode respond, where checks start nothing), a host is in quarantine, a deleted Machine
-does not disappear, fenced must leave a cluster to another instance because its own
+be written, a check is invalid, disabled, selects nothing, misspells a condition, or
+its limit allows no remediation, no check covers any node, or a node that a check
+covers could not be fenced (none of these in mode respond, where checks start
+nothing), a host is in quarantine, a deleted Machine does not disappear, fenced must leave a cluster to another instance because its own
 host is to be fenced, a target that a check wants remediated is blocked, a run is
 Waiting or Held or had an error in its step, or a BMC is not dependable. With -o wide
 it also lists the checks.

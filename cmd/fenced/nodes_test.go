@@ -47,6 +47,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 		"dead, then not checked":    {[]wire.BMC{dead(2), unchecked}, wire.FenceableUnknown, "", false, ""},
 		"not enrolled":              {[]wire.BMC{refused}, wire.FenceableNo, "NotEnrolled", true, "fencectl bmc enroll n"},
 		"its own host":              {[]wire.BMC{own}, wire.FenceableNo, "OwnHost", false, "fencectl explain n"},
+		"a password too long":       {[]wire.BMC{{Cluster: "c", Node: "n", State: "failed", Reason: string(reason.SecretMissing)}}, wire.FenceableNo, "SecretMissing", true, "then fencectl bmc test n"},
 		"an entry nobody can read":  {[]wire.BMC{unusable}, wire.FenceableNo, "InvalidHost", true, "fencectl explain n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -164,7 +164,8 @@ func (d *drills) file(t *testing.T, name string) string {
 }
 
 // Drills of dead hardware: a dead node with a dead BMC, then another one beyond the limit of the check, a host that a person
-// says is off, and a BMC that refuses the password.
+// says is off, and a BMC that refuses the password. The confirmation is marked for ever, and not taken where a BMC says
+// otherwise. // I26
 func TestDrillsOfPower(t *testing.T) {
 	t.Parallel()
 	check := scene.Metal("2s")
@@ -216,6 +217,14 @@ scene worker-2 Unhealthy NodeCondition AGE ago ShortCircuit for AGE, until that 
 	must.Do(d.Cluster.WaitNode(within(t), other.Name, scene.IsReady))(t)
 	assert.Empty(t, other.Service.System(0).Commands(), "beyond the limit nobody's power is switched")
 
+	d.types(t, 3, "ConfirmedOffContradicted", "confirm-off", "worker-3", "--cluster", "scene", "--reason", "its mains are cut", "--yes")
+	require.Eventually(t, func() bool {
+		all := entriesOf(t, filepath.Join(filepath.Dir(d.Config()), "audit.jsonl"), "worker-3")
+		return len(all) > 0 && all[0].Reason == "ConfirmedOffContradicted" && all[0].Why == "its mains are cut" && all[0].Actor != ""
+	}, patience, 50*time.Millisecond, "who was refused is on record")
+	known := fencectl(within(t), t, d.Scene, 0, "confirm-off", "worker-1", "--cluster", "scene", "--reason", "its mains are cut", "--dry-run")
+	assert.Contains(t, known.Stdout, "cannot be read")
+	assert.Contains(t, known.Stdout, "lease: renewed")
 	d.types(t, 0, "worker-1: Held (ConfirmedOff)", "confirm-off", "worker-1", "--cluster", "scene", "--reason", "its mains are cut", "--yes", "--wait")
 	d.shows(t, 2, `
 fenced development: armed
@@ -233,6 +242,9 @@ RUN CLUSTER NODE STEP ATTEMPT STARTED REASON
 RUN scene worker-1 Held 1 AGE ago ConfirmedOff`)
 	d.types(t, 0, "worker-1 was deleted by run RUN, Held: ConfirmedOff since TIME", "explain", "worker-1", "--cluster", "scene")
 	requireOneDeletion(t, d.Scene, dead)
+	held := awaitRun(within(t), t, d.Scene, dead.Name, result(wire.ResultHeld))
+	assert.Equal(t, []string{"Human", "its mains are cut"}, []string{held.Proof, held.ConfirmedReason})
+	assert.Contains(t, held.ConfirmedBy, "uid")
 	require.NoError(t, dead.RestoreMains(false))
 	d.types(t, 0, "worker-1: Done after AGE", "unfence", "worker-1", "--cluster", "scene", "--reason", "its mains are back", "--wait")
 	requireBack(within(t), t, d.Scene, dead)
