@@ -201,7 +201,7 @@ func TestEveryFieldOfABMCIsTold(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := sweep.Result{
 		Cluster: "prod", Node: "n-1", Machine: "ns/m-1", Host: "prod/n-1", Source: "hosts.d", Level: 1, Device: 1, Address: "ipmi://bmc", Driver: bmc.DriverIPMI,
-		Assurance: bmc.AssuranceStrict, State: sweep.StateOK, Dependable: true, Reason: "BMCBusy", Problem: "busy", Power: bmc.On, Raw: "01",
+		Assurance: bmc.AssuranceStrict, State: sweep.StateOK, Dependable: true, Reason: "BMCBusy", Problem: "busy", User: "fence", PasswordFrom: "file /etc/p", Power: bmc.On, Raw: "01",
 		Identity: guard.IdentityMatches, UUID: "4c4c", Serial: "S1", Latency: time.Second, LatencyP95: 2 * time.Second, Checked: at, LastGood: at,
 		Next: at, Failures: 1, Audited: at, AuditProblem: "no session", DescribeProblem: "slow",
 		Description: bmc.Description{Manufacturer: "Dell", Model: "R650", Firmware: "7", MACs: []string{"m"}, RestorePolicy: "previous",

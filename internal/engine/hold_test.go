@@ -247,11 +247,11 @@ func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
 		}
 		out := accepted(t)(e.Resume(t.Context(), one))
 		assert.Contains(t, out.Still, "everything is paused by ada")
-		assert.Contains(t, out.Still, "(that ends without --cluster)")
+		assert.Contains(t, out.Still, "(to end that: fencectl resume --reason WHY)")
 		accepted(t)(e.Pause(t.Context(), one))
 		out = accepted(t)(e.Resume(t.Context(), all))
 		assert.Contains(t, out.Still, "cluster c is paused by ada")
-		assert.Contains(t, out.Still, "(that ends with --cluster c)")
+		assert.Contains(t, out.Still, "(to end that: fencectl resume --cluster c --reason WHY)")
 	})
 }
 

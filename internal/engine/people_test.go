@@ -361,7 +361,7 @@ func TestResumeWithNothingPausedChangesNothing(t *testing.T) {
 		accepted(t)(e.Pause(t.Context(), byHand))
 		out := accepted(t)(e.Resume(t.Context(), wire.Order{Actor: "ada", Reason: "go"}))
 		assert.NotEmpty(t, out.Unchanged, "the cluster is paused, and not all clusters")
-		assert.Contains(t, out.Still, "that ends with --cluster c")
+		assert.Contains(t, out.Still, "to end that: fencectl resume --cluster c --reason WHY")
 		out = accepted(t)(e.Resume(t.Context(), byHand))
 		assert.Empty(t, out.Unchanged)
 	})

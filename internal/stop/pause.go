@@ -94,27 +94,11 @@ func (s *Stop) Resume(ctx context.Context, o wire.Order) (order.Outcome, error) 
 }
 
 // stillPaused returns why a cluster is paused although it was resumed, or why one of the
-// clusters is if all were resumed. It is "" if none is paused.
+// clusters is if all were resumed, and what ends that. It is "" if none is paused.
 func (s *Stop) stillPaused(resumed string) string {
 	for _, name := range slices.Sorted(maps.Keys(s.clusters.named(resumed))) {
-		if why := s.Paused(name); why != "" {
-			return why + s.resumeHint(why, resumed, name)
-		}
-	}
-	return ""
-}
-
-// resumeHint says how to end a pause that the order to resume did not mean: of all clusters
-// rather than of the resumed one, or the other way round. It is "" if why is not about such a
-// pause.
-func (s *Stop) resumeHint(why, resumed, cluster string) string {
-	name, hint := state.AllClusters, " (that ends without --cluster)"
-	if resumed == state.AllClusters {
-		name, hint = cluster, " (that ends with --cluster "+cluster+")"
-	}
-	for _, p := range s.pausesOf(name) {
-		if (p != stop{}) && pauseText(name, p) == why {
-			return hint
+		if why, resume := s.PausedBy(name); why != "" {
+			return why + " (to end that: " + resume + ")"
 		}
 	}
 	return ""
