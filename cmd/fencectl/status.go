@@ -26,10 +26,10 @@ paused, a cluster is not evaluated (stale view, another owner), the audit log ca
 be written, a check is invalid, disabled, selects nothing, misspells a condition, or
 its limit allows no remediation, no check covers any node, or a node that a check
 covers could not be fenced (none of these in mode respond, where checks start
-nothing), a host is in quarantine, a deleted Machine does not disappear, fenced must leave a cluster to another instance because its own
-host is to be fenced, a target that a check wants remediated is blocked, a run is
-Waiting or Held or had an error in its step, or a BMC is not dependable. With -o wide
-it also lists the checks.
+nothing), a host is in quarantine, a deleted Machine does not disappear, fenced must
+leave a cluster to another instance because its own host is to be fenced, a target that
+a check wants remediated is blocked, a run is Waiting or Held or had an error in its
+step, or a BMC is not dependable. With -o wide it also lists the checks.
 
 With NODE, which may be a run or NAMESPACE/NAME of a Machine, it shows that target alone:
 the verdict, its holds, its BMCs and its newest runs. The exit status is then 2 if it is
