@@ -23,13 +23,13 @@ func newStatusCommand(c *cli) *cobra.Command {
 
 The exit status is 2 if fenced is degraded: a cluster is not armed, it or a cluster is
 paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
-be written, a check is invalid, disabled, selects nothing, or its limit allows no
-remediation, no check covers any node, or a node that a check covers could not be fenced
-(none of these in mode respond, where checks start nothing), a host is in quarantine, a deleted Machine
-does not disappear, fenced must leave a cluster to another instance because its own
-host is to be fenced, a target that a check wants remediated is blocked, a run is
-Waiting or Held or had an error in its step, or a BMC is not dependable. With -o wide
-it also lists the checks.
+be written, a check is invalid, disabled, selects nothing, misspells a condition, or
+its limit allows no remediation, no check covers any node, or a node that a check
+covers could not be fenced (none of these in mode respond, where checks start
+nothing), a host is in quarantine, a deleted Machine does not disappear, fenced must
+leave a cluster to another instance because its own host is to be fenced, a target that
+a check wants remediated is blocked, a run is Waiting or Held or had an error in its
+step, or a BMC is not dependable. With -o wide it also lists the checks.
 
 With NODE, which may be a run or NAMESPACE/NAME of a Machine, it shows that target alone:
 the verdict, its holds, its BMCs and its newest runs. The exit status is then 2 if it is
@@ -77,11 +77,11 @@ func (c *cli) printStatus(st wire.Status, now time.Time) error {
 	p := c.painter(c.out)
 	fmt.Fprintf(c.out, "fenced %s: %s\n", escapeControl(st.Version), headline(st, p))
 	for _, why := range st.Degraded() {
-		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "degraded:"), escapeControl(why))
+		c.printSentence(p, "degraded:", why)
 	}
 	for _, k := range st.Clusters {
 		if k.Hint != "" {
-			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "hint:"), escapeControl(k.Name), escapeControl(k.Hint))
+			c.printSentence(p, "hint:", "cluster "+k.Name+": "+k.Hint)
 		}
 	}
 	if text := bmcLine(st.BMCs); text != "" {
@@ -104,6 +104,39 @@ func (c *cli) printStatus(st wire.Status, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// printSentence prints a sentence above the tables behind its label. Programs read it on one line, people on as many as
+// their terminal needs.
+func (c *cli) printSentence(p painter, label, text string) {
+	width := 0
+	if c.output != "wide" && terminalWidth(c.out) > 0 {
+		width = p.width
+	}
+	for i, line := range sentenceLines(label+" "+escapeControl(text), width) {
+		if i == 0 {
+			line = p.paint(yellow, label) + strings.TrimPrefix(line, label)
+		}
+		fmt.Fprintln(c.out, line)
+	}
+}
+
+// sentenceLines breaks a sentence into lines of at most width columns (0: no limit) between words, all but the first
+// indented. What comes next begins a line, so that it is found at once.
+func sentenceLines(text string, width int) (lines []string) {
+	if width <= 0 || widthOf(text) <= width {
+		return []string{text}
+	}
+	const indent, next = "  ", "Next: "
+	what, command, found := strings.Cut(text, " "+next)
+	lines = wrap(what, width-len(indent))
+	if found {
+		lines = append(lines, wrap(next+command, width-len(indent))...)
+	}
+	for i := range lines[1:] {
+		lines[i+1] = indent + lines[i+1]
+	}
+	return lines
 }
 
 func headline(st wire.Status, p painter) string {
@@ -149,6 +182,7 @@ func owner(k wire.ClusterStatus) string {
 		return "yes"
 	case k.HeldBy != "": // the line above the tables has all of it
 		who, _, _ := strings.Cut(k.HeldBy, ",")
+		who, _, _ = strings.Cut(who, " on host ")
 		return "no: " + who
 	}
 	return orDash(k.OwnerName)

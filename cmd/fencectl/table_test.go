@@ -36,6 +36,14 @@ func TestCutCountsLetters(t *testing.T) {
 	assert.Equal(t, "電", cut("電源交換", 4), "half a letter is none")
 }
 
+// A sentence breaks between words, and what comes next begins a line. Programs get it on one line.
+func TestSentenceFitsTheTerminal(t *testing.T) {
+	const text = "degraded: n-1 is not remediated: no answer. Next: fencectl explain n-1"
+	assert.Equal(t, []string{text}, sentenceLines(text, 0))
+	assert.Equal(t, []string{text}, sentenceLines(text, 80))
+	assert.Equal(t, []string{"degraded: n-1 is not", "  remediated: no answer.", "  Next: fencectl explain", "  n-1"}, sentenceLines(text, 24))
+}
+
 // The columns stand under each other on the terminal, whatever the script.
 func TestTableCountsWhatTheTerminalShows(t *testing.T) {
 	tab := newTable("REASON", "BY")

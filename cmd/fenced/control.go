@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -59,6 +60,8 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 			nodes, _ := c.engine.Names(cs.Name, "")
 			cover := wire.Nodes{Nodes: nodesOf(cs.Name, nodes, found, devices.BMCs)}.Cover()
 			cluster.Cover = &cover
+			covers, _ := c.engine.Coverage(cs.Name) // none while the cluster is not seen whole
+			addSlips(cluster.Checks, covers)
 			gaps = append(gaps, cover.Gaps...)
 		}
 		for _, h := range c.engine.Holds(cs.Name) {
@@ -364,16 +367,18 @@ func blockedIn(cs engine.ClusterStatus) []wire.Blocked {
 	return list
 }
 
-// nextOf is what a person can do about a refusal. What passes by itself needs nobody.
+// nextOf is what a person can do about a refusal. What passes by itself needs nobody; but a BMC that does not answer may
+// be as dead as its host.
 func nextOf(cluster string, r *admit.Refused) string {
-	if reason.ClassOf(r.Gate.Reason) == reason.Transient && !r.NextTry.IsZero() {
+	code := r.Gate.Reason
+	if reason.ClassOf(code) == reason.Transient && !r.NextTry.IsZero() && code != reason.OfBMC(string(bmc.KindUnreachable)) {
 		return ""
 	}
 	o := wire.Order{Cluster: cluster, Node: r.Node, Run: r.Run}
 	if o.Node == "" {
 		o.Machine = r.Machine
 	}
-	return refusalHint(o, r.Gate.Reason)
+	return refusalHint(o, code)
 }
 
 // checkOf is the kind and name of the check behind a refusal.

@@ -189,6 +189,10 @@ func TestBlockedIsWhatIsRefused(t *testing.T) {
 	assert.Equal(t, "fencectl release n-3 --cluster prod --reason WHY", list[3].Next)
 	assert.Equal(t, "FencePolicy all", list[3].Check, "of the record of a run")
 	assert.Equal(t, "r-1", list[3].Run)
+
+	dead := refusedStatus()
+	dead.Refused[1].Gate = reason.NewGate("host", false, "BMCUnreachable", "no answer", "a usable BMC", "")
+	assert.Contains(t, blockedIn(dead)[1].Next, "go there, cut its mains, then run fencectl confirm-off n-2 --cluster prod --reason WHY", "time may not")
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -60,15 +60,20 @@ func nodesOf(cluster string, nodes []string, found policy.Report, devices []wire
 			n.needsHost = n.needsHost || check.NeedsHosts
 		}
 	}
+	unread := false
 	for i := range devices {
-		if d := &devices[i]; d.Cluster == cluster && cmp.Or(d.Node, d.Machine) != "" {
+		switch d := &devices[i]; {
+		case d.Cluster != cluster:
+		case d.IsUnreadCluster():
+			unread = true
+		case cmp.Or(d.Node, d.Machine) != "":
 			n := of(d.Node, d.Machine)
 			n.devices = append(n.devices, d)
 		}
 	}
 	list := make([]wire.Node, 0, len(all))
 	for _, n := range all {
-		n.judge()
+		n.judge(unread)
 		list = append(list, n.Node)
 	}
 	slices.SortFunc(list, func(a, b wire.Node) int {
@@ -85,8 +90,8 @@ type nodeFacts struct {
 }
 
 // judge decides whether the Node could be fenced. One power level whose devices all can be relied on
-// is enough: fenced goes on to the next level if one fails.
-func (n *nodeFacts) judge() {
+// is enough: fenced goes on to the next level if one fails. unread: the hosts of its cluster are not known yet.
+func (n *nodeFacts) judge(unread bool) {
 	levels := map[int][]*wire.BMC{}
 	for _, d := range n.devices {
 		levels[d.Level] = append(levels[d.Level], d)
@@ -95,8 +100,12 @@ func (n *nodeFacts) judge() {
 		}
 	}
 	if len(n.devices) == 0 {
-		n.Fenceable = wire.FenceableNotAsked
-		if n.needsHost {
+		switch {
+		case !n.needsHost:
+			n.Fenceable = wire.FenceableNotAsked
+		case unread:
+			n.Fenceable = wire.FenceableUnknown
+		default:
 			n.Fenceable, n.Reason, n.Message = wire.FenceableNo, string(reason.NoHost), "neither hosts.d nor a BareMetalHost names its BMC"
 			n.Next = n.hint()
 		}

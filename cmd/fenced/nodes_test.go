@@ -32,6 +32,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 	unusable := wire.BMC{Cluster: "c", Node: "n", Source: "hosts.d/a.yaml:3", State: "failed", Reason: string(reason.InvalidHost), Problem: "no scheme"}
 	other := good(1)
 	other.Cluster = "another"
+	unread := wire.BMC{Cluster: "c", State: "unchecked", Reason: string(reason.NotSynced)}
 	for name, k := range map[string]struct {
 		devices         []wire.BMC
 		fenceable, code string
@@ -40,6 +41,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 	}{
 		"no entry":                  {nil, wire.FenceableNo, "NoHost", true, "hosts.d"},
 		"only in another cluster":   {[]wire.BMC{other}, wire.FenceableNo, "NoHost", true, "hosts.d"},
+		"its cluster is not read":   {[]wire.BMC{unread}, wire.FenceableUnknown, "", false, ""},
 		"a good BMC":                {[]wire.BMC{good(1)}, wire.FenceableYes, "", false, ""},
 		"a dead BMC":                {[]wire.BMC{dead(1)}, wire.FenceableNo, "BMCUnreachable", true, "fencectl bmc test n --cluster c"},
 		"a dead BMC, a good outlet": {[]wire.BMC{dead(1), good(2)}, wire.FenceableYes, "", false, ""},
@@ -50,6 +52,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 		"its own host":              {[]wire.BMC{own}, wire.FenceableNo, "OwnHost", false, "fencectl explain n"},
 		"protected":                 {[]wire.BMC{protected}, wire.FenceableNo, "Protected", false, "fencectl explain n"},
 		"another Node's UUID":       {[]wire.BMC{twin}, wire.FenceableNo, "DuplicateUUID", true, "fencectl explain n"},
+		"a password too long":       {[]wire.BMC{{Cluster: "c", Node: "n", State: "failed", Reason: string(reason.SecretMissing)}}, wire.FenceableNo, "SecretMissing", true, "then fencectl bmc test n"},
 		"an entry nobody can read":  {[]wire.BMC{unusable}, wire.FenceableNo, "InvalidHost", true, "fencectl explain n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +126,16 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 	assert.Contains(t, one(status(idle, good)), "check typo in c selects nothing")
 	idle.Checks[1].Name = "machine-api-termination-handler" // OpenShift's own, for spot instances
 	assert.Empty(t, status(idle, good).Degraded())
+
+	slip := []policy.Coverage{{Check: fine.Checks[0].ID(), State: policy.StateActive,
+		Findings: []policy.Finding{{Warning: true, Code: policy.FoundUnknownCondition, Message: "no Node has the condition ready; did you mean Ready?"}}}}
+	slipped := status(fine, good)
+	addSlips(slipped.Clusters[0].Checks, slip)
+	assert.Contains(t, one(slipped), "did you mean Ready?")
+	slip[0].Findings[0].Warning = false // a program may set it one day
+	unsure := status(fine, good)
+	addSlips(unsure.Clusters[0].Checks, slip)
+	assert.Empty(t, unsure.Degraded())
 
 	paused := covering("n", true) // as somebody wants it
 	paused.Checks[0].State = policy.StatePaused

@@ -452,6 +452,8 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		return "check the cabling, then run " + withReason(o.Command("bmc enroll"))
 	case reason.Contested:
 		return "hand the check over, or let the other remediator finish (install.md, section 6); " + o.Command("explain") + " shows who"
+	case reason.SecretMissing:
+		return "correct the file or the Secret that it names, then " + o.Command("bmc test")
 	case reason.NoHost:
 		return "give the host a BareMetalHost, or an entry in hosts.d; " + o.Command("explain") + " shows what was looked for"
 	case reason.PowerOwner:

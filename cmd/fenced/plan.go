@@ -114,6 +114,20 @@ func checkCoverage(v *policy.Coverage) wire.CheckCoverage {
 	return k
 }
 
+// addSlips notes which active checks have a rule for a condition that no Node has, but for a slip.
+func addSlips(checks []wire.CheckStatus, covers []policy.Coverage) {
+	for i := range covers {
+		v := &covers[i]
+		slip := slices.IndexFunc(v.Findings, func(f policy.Finding) bool { return f.Warning && f.Code == policy.FoundUnknownCondition })
+		at := slices.IndexFunc(checks, func(k wire.CheckStatus) bool {
+			return k.Kind == v.Check.Kind && k.Namespace == v.Check.Namespace && k.Name == v.Check.Name
+		})
+		if slip >= 0 && at >= 0 && v.State == policy.StateActive {
+			checks[at].UnknownCondition = v.Findings[slip].Message
+		}
+	}
+}
+
 // checkName is a check as people write it.
 func checkName(id policy.CheckID) string {
 	return id.Kind + " " + strings.TrimPrefix(id.Namespace+"/"+id.Name, "/")

@@ -105,6 +105,9 @@ func isRefusedForGood(code string) bool {
 	return code == string(reason.OwnHost) || code == string(reason.Protected)
 }
 
+// IsUnreadCluster reports whether it is no device, but stands for all hosts of a cluster that has not been read yet.
+func (b *BMC) IsUnreadCluster() bool { return b.State == "unchecked" && b.Host == "" }
+
 // NotChecked reports whether nobody knows the state of a device: it was not looked at since the
 // daemon started.
 func (b *BMC) NotChecked() bool { return b.State == "unchecked" && b.Problem == "" && b.Host != "" }
@@ -154,7 +157,7 @@ func (a *RefusedAccount) text() string {
 func (b BMCs) Count() (n BMCCount) {
 	for i := range b.BMCs {
 		d := &b.BMCs[i]
-		if d.State == "unchecked" && d.Host == "" {
+		if d.IsUnreadCluster() {
 			continue
 		}
 		n.Total++

@@ -36,7 +36,11 @@ func (s Status) degradations() []degradation {
 		list = append(list, r.degradation())
 	}
 	for i := range s.Clusters {
-		list = append(list, s.Clusters[i].degradations(s.Paused)...)
+		c := &s.Clusters[i]
+		list = append(list, c.degradations(s.Paused)...)
+		if c.Cover != nil && c.Mode != "respond" { // there checks start nothing
+			list = append(list, s.uncovered(c)...)
+		}
 	}
 	list = append(list, blockedDegradations(s.Blocked)...)
 	for i := range s.Runs {
@@ -104,9 +108,6 @@ func (c *ClusterStatus) degradations(allPaused bool) (list []degradation) {
 			add(fmt.Sprintf("check %s in %s %s", c.Checks[i].title(), c.Name, d.what), d.next)
 		}
 	}
-	if c.Cover != nil {
-		list = append(list, c.Cover.degradations(c.Name, slices.ContainsFunc(c.Checks, func(k CheckStatus) bool { return k.State == "Paused" }))...)
-	}
 	return list
 }
 
@@ -129,6 +130,8 @@ func (k *CheckStatus) trouble(cluster string) degradation {
 		return degradation{"selects nothing, so it protects no target", look}
 	case k.LimitIsZero != "":
 		return degradation{"protects no target: " + k.LimitIsZero, "write a number in place of the percentage, or a larger one: " + look}
+	case k.Allowed && k.UnknownCondition != "":
+		return degradation{"has a rule that never takes effect: " + k.UnknownCondition, look}
 	case k.Allowed || k.State != "" && k.State != "Active":
 		return degradation{}
 	}
@@ -140,20 +143,33 @@ func (k *CheckStatus) trouble(cluster string) degradation {
 		"find the common cause: fencectl plan --cluster " + cluster}
 }
 
-// degradations says what of the cluster is not protected. paused: a check is, which is as somebody wants it.
-func (c NodeCover) degradations(cluster string, paused bool) (list []degradation) {
-	if c.Covered == 0 && !paused {
-		return []degradation{{"no check covers any Node of cluster " + cluster + ": fenced fences nothing there by itself",
-			"see which checks it knows: fencectl check-config --cluster " + cluster}}
+// uncovered says what of a cluster is not protected. A check that is paused is as somebody wants it.
+func (s Status) uncovered(c *ClusterStatus) (list []degradation) {
+	if c.Cover.Covered == 0 && !slices.ContainsFunc(c.Checks, func(k CheckStatus) bool { return k.State == "Paused" }) {
+		return []degradation{{"no check covers any Node of cluster " + c.Name + ": fenced fences nothing there by itself",
+			"see which checks it knows: fencectl check-config --cluster " + c.Name}}
 	}
-	for _, g := range c.Gaps {
-		who := g.Node + " in " + cluster + " is covered by a check, and could not be fenced"
-		if g.Count > 1 {
-			who = fmt.Sprintf("%d Nodes in %s are covered by checks, and could not be fenced, %s among them", g.Count, cluster, g.Node)
+	for _, g := range c.Cover.Gaps {
+		if s.tellsOf(c.Name, g) {
+			continue
 		}
-		list = append(list, degradation{fmt.Sprintf("%s: %s: %s", who, g.Reason, g.Message), cmp.Or(g.Next, "fencectl nodes --cluster "+cluster)})
+		who := g.Node + " in " + c.Name + " is covered by a check, and could not be fenced"
+		if g.Count > 1 {
+			who = fmt.Sprintf("%d Nodes in %s are covered by checks, and could not be fenced, %s among them", g.Count, c.Name, g.Node)
+		}
+		list = append(list, degradation{fmt.Sprintf("%s: %s: %s", who, g.Reason, g.Message), cmp.Or(g.Next, "fencectl nodes --cluster "+c.Name)})
 	}
 	return list
+}
+
+// tellsOf reports whether another line says what comes next for the only Node of a gap: it is blocked for the same reason, or
+// its run has stopped.
+func (s Status) tellsOf(cluster string, g NodeGap) bool {
+	return g.Count == 1 && (slices.ContainsFunc(s.Blocked, func(b Blocked) bool {
+		return b.Cluster == cluster && cmp.Or(b.Node, b.Machine) == g.Node && b.Reason == g.Reason
+	}) || slices.ContainsFunc(s.Runs, func(r RunStatus) bool {
+		return r.Cluster == cluster && cmp.Or(r.Node, r.Machine) == g.Node && len(r.degradations()) > 0
+	}))
 }
 
 // blockedDegradations says what is not remediated, and why. Targets of one check with the same reason

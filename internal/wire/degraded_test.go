@@ -122,6 +122,9 @@ func TestDegradedTextOfWhatTheDaemonKnows(t *testing.T) {
 		"paused: everything is paused by the file /run/p. Next: rm /run/p": func(s *Status) {
 			s.Paused, s.PausedReason, s.PausedNext = true, "everything is paused by the file /run/p", "rm /run/p"
 		},
+		"check w in prod has a rule that never takes effect: no Node has the condition ready; did you mean Ready?. Next: fencectl check-config w --cluster prod": func(s *Status) {
+			s.Clusters[0].Checks[0].UnknownCondition = "no Node has the condition ready; did you mean Ready?"
+		},
 		"n in prod is in quarantine: again. Next: find out why its runs did not help: fencectl timeline n --cluster prod; then fencectl release n --cluster prod --reason WHY": func(s *Status) {
 			s.Clusters[0].Holds = []HoldStatus{{Node: "n", Quarantine: true, Reason: "again"}}
 		},
@@ -131,4 +134,25 @@ func TestDegradedTextOfWhatTheDaemonKnows(t *testing.T) {
 	} {
 		assert.Equal(t, want, one(change))
 	}
+}
+
+// TestGapThatAnotherLineTellsOf: a Node that is blocked for the reason of its gap, or whose run has stopped, has one line.
+func TestGapThatAnotherLineTellsOf(t *testing.T) {
+	s := whole()
+	gap := NodeGap{Reason: "BMCUnreachable", Count: 1, Node: "n", Message: "no answer"}
+	s.Clusters[0].Cover.Gaps = []NodeGap{gap}
+	lines := func() int { return len(s.Degraded()) }
+	require.Equal(t, 1, lines())
+	s.Blocked = []Blocked{{Cluster: "prod", Node: "n", Check: "c", Reason: "BMCUnreachable", Message: "no answer", Since: at}}
+	assert.Equal(t, 1, lines(), "the same")
+	s.Clusters[0].Cover.Gaps[0].Count = 2
+	assert.Equal(t, 2, lines(), "it is one of several")
+	s.Clusters[0].Cover.Gaps[0].Count, s.Blocked[0].Reason = 1, "ShortCircuit"
+	assert.Equal(t, 2, lines(), "something else keeps it from being fenced now")
+	s.Blocked = nil
+	s.Runs[0].Cluster = "prod"
+	assert.Equal(t, 1, lines(), "its run is on its way: the line of the gap")
+	s.Runs[0].Step, s.Runs[0].Reason = ResultHeld, "ConfirmedOff"
+	require.Equal(t, 1, lines())
+	assert.Contains(t, s.Degraded()[0], "run r of n is held")
 }

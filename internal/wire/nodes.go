@@ -14,7 +14,7 @@ type Nodes struct {
 const (
 	FenceableYes      = "yes"
 	FenceableNo       = "no"
-	FenceableUnknown  = "unknown"   // its BMC was not checked since the daemon started
+	FenceableUnknown  = "unknown"   // its BMC is not known yet, or was not checked since the daemon started
 	FenceableNotAsked = "not asked" // its checks ask for something else than its power
 )
 

@@ -111,6 +111,8 @@ type CheckStatus struct {
 	RemediationsAllowed int    `json:"remediationsAllowed"`
 	// SelectsNothing: it is active, and no target matches its selector.
 	SelectsNothing bool `json:"selectsNothing,omitempty"`
+	// UnknownCondition says that a rule names a condition that no Node has, and which one was probably meant.
+	UnknownCondition string `json:"unknownCondition,omitempty"`
 	// Reason and Limit say why the limit forbids remediation, while it does: ShortCircuit or
 	// OutOfRange, and how many may be unhealthy.
 	Reason string `json:"reason,omitempty"`

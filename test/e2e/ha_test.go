@@ -88,38 +88,6 @@ func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
-// Two installations with a file each on one cluster: the second one only watches, and
-// says why, as long as the first one gives a sign.
-func TestTwoStoresAreTwoFencers(t *testing.T) {
-	t.Parallel()
-	s := set(t, twoWorkers())
-	ctx := within(t)
-	first := launchPeer(t, s, "one")
-	first.awaitCluster(ctx, t, "it acts", acting)
-	second := launchPeer(t, s, "two")
-	second.awaitCluster(ctx, t, "there is another", func(c wire.ClusterStatus) bool {
-		return c.ViewAgeSeconds < 5 && c.Nodes == 2 && strings.Contains(c.Problem, `fenced instance "one", with a store of its own, holds the Lease kube-system/fenced`)
-	})
-	text, exit := second.fencectl(ctx, t, "status")
-	assert.Equal(t, 2, exit, "degraded")
-	assert.Contains(t, text, "with a store of its own")
-
-	w := s.Worker("halfway")
-	hang(ctx, t, s, w)
-	first.awaitDone(ctx, t, w)
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	seen := must.Do(second.client.NodeTimeline(ctx, scene.ClusterName, w.Name))(t)
-	assert.Empty(t, seen.Value.Runs, "the second one began nothing")
-	text, exit = second.fencectl(ctx, t, "fence", "healthy", "--reason", "test", "--yes")
-	assert.Equal(t, 3, exit, text)
-	assert.Contains(t, text, "NotOwner")
-	untouched(ctx, t, s, s.Worker("healthy"))
-
-	first.Kill()
-	second.awaitCluster(ctx, t, "it acts, now that the first one gives no sign", acting)
-}
-
 // etcd loses its quorum while a host is off: nothing new is begun and nothing is sent,
 // the host stays off on record, and comes back with the quorum. // I19, I20
 func TestEtcdQuorumLostInMidRun(t *testing.T) {

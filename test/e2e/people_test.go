@@ -109,43 +109,6 @@ func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 
 func pauseFile(s *scene.Scene) string { return filepath.Join(filepath.Dir(s.Config()), "paused") }
 
-// A person vouches for a host whose BMC is dead; the word is marked for ever, and not
-// taken where a BMC says otherwise. // I26
-func TestPeopleConfirmOff(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
-		{Name: "dead", Protocol: scene.IPMI}, {Name: "alive", Protocol: scene.IPMI},
-	}, Set: []string{"power.offDeadline=20s"}})
-	ctx := within(t)
-	must.Do(s.StartDaemon(ctx))(t)
-	requireGoodStatus(ctx, t, s)
-	dead, alive := s.Worker("dead"), s.Worker("alive")
-	refused := fencectl(ctx, t, s, 3, "confirm-off", alive.Name, "--yes", "--reason", "mains pulled")
-	assert.Contains(t, refused.Stderr, "ConfirmedOffContradicted")
-	assert.Contains(t, refused.Stderr, "reads On")
-	log := filepath.Join(filepath.Dir(s.Config()), "audit.jsonl")
-	require.Eventually(t, func() bool {
-		all := entriesOf(t, log, alive.Name)
-		return len(all) > 0 && all[0].Reason == "ConfirmedOffContradicted" && all[0].Why == "mains pulled" && all[0].Actor != ""
-	}, patience, 50*time.Millisecond, "who was refused is on record")
-
-	dead.Silence()
-	dead.Kubelet.Hang()
-	must.Do(s.Cluster.WaitNode(ctx, dead.Name, unknown))(t)
-	known := fencectl(ctx, t, s, 0, "confirm-off", dead.Name, "--dry-run", "--reason", "mains pulled")
-	assert.Contains(t, known.Stdout, "cannot be read")
-	assert.Contains(t, known.Stdout, "lease: renewed")
-	out := fencectl(ctx, t, s, 0, "confirm-off", dead.Name, "--yes", "--wait", "--reason", "mains pulled")
-	assert.Contains(t, out.Stdout, "ConfirmedOff")
-	requireOneDeletion(t, s, dead)
-	runs := must.Do(s.Timeline(ctx, dead.Name))(t)
-	r := runs[len(runs)-1]
-	assert.Equal(t, "Human", r.Proof)
-	assert.Contains(t, r.ConfirmedBy, "uid")
-	assert.Equal(t, "mains pulled", r.ConfirmedReason)
-	untouched(ctx, t, s, alive)
-}
-
 // fencectl runs a verb and checks its exit status.
 func fencectl(ctx context.Context, t *testing.T, s *scene.Scene, exit int, args ...string) scene.Result {
 	t.Helper()

@@ -277,7 +277,7 @@ type Screen struct {
 var terminalCodes = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 
 // Terminal runs the built fencectl on a terminal of 80x24, and types a line when it asks for one
-// with question.
+// with question; with none if that is empty.
 func (s *Scene) Terminal(ctx context.Context, question, line string, args ...string) (Screen, error) {
 	cmd := exec.CommandContext(ctx, s.opts.Programs.Fencectl, append([]string{"--socket", s.Socket()}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm")
@@ -287,7 +287,10 @@ func (s *Scene) Terminal(ctx context.Context, question, line string, args ...str
 	}
 	defer tty.Close()
 	screen := record(tty)
-	out := Screen{Asked: screen.await(question)}
+	out := Screen{}
+	if question != "" {
+		out.Asked = screen.await(question)
+	}
 	if out.Asked != "" {
 		if _, err := tty.WriteString(line + "\n"); err != nil {
 			return out, fmt.Errorf("type at fencectl: %w", err)
