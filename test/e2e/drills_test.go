@@ -32,8 +32,8 @@ import (
 // says what is wrong and which command comes next; between them it is green. The Kubernetes API is a stand-in.
 type drills struct {
 	*scene.Scene
-	api    *apiserver.Server
 	ahead  atomic.Int64 // of the clock of the API server, in nanoseconds
+	away   atomic.Bool  // the API server is, for fenced
 	daemon *scene.Daemon
 }
 
@@ -41,9 +41,14 @@ func setDrills(t *testing.T, o scene.Options) *drills {
 	t.Helper()
 	d := &drills{}
 	clock := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
-	o.StandIn = func(audit io.Writer) (_ rig.API, err error) {
-		d.api, err = apiserver.Start(apiserver.Options{Audit: audit, Clock: clock})
-		return d.api, err
+	before := func(_ context.Context, q apiserver.Request) error {
+		if d.away.Load() && q.User == rig.FencedUser {
+			return apierrors.NewServiceUnavailable("no endpoints available")
+		}
+		return nil
+	}
+	o.StandIn = func(audit io.Writer) (rig.API, error) {
+		return apiserver.Start(apiserver.Options{Audit: audit, Clock: clock, Before: before})
 	}
 	o.Set = append(o.Set, "sweep.interval=10s", "power.readTimeout=2s", "guards.viewMaxAge=20s")
 	d.Scene = set(t, o)
@@ -351,12 +356,10 @@ scene evaluate yes 1 AGE 2 0`
 	d.shows(t, 0, green)
 
 	// An API server that is away.
-	repair := d.api.Inject(apiserver.Fault{
-		Err: apierrors.NewServiceUnavailable("no endpoints available"), On: func(q apiserver.Request) bool { return q.User == rig.FencedUser },
-	})
+	d.away.Store(true)
 	d.shows(t, 2, trouble("cluster scene: the view is AGE old; watch KIND: no endpoints available. Next: kubectl --kubeconfig DIR/kubeconfig.yaml get nodes shows whether the API server answers, and allows it"))
 	d.types(t, 3, "ViewStale", "fence", "worker-1", "--reason", "drill", "--dry-run")
-	repair()
+	d.away.Store(false)
 	d.shows(t, 0, green)
 
 	// A second installation, with a store of its own.
