@@ -106,6 +106,14 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	secret := nodeCheck(t, c, forbidden)
 	strange := nodeCheck(t, c, rig.TemplateRef{APIVersion: "apps/v1", Kind: "DeploymentTemplate", Name: "x"})
 	absent := nodeCheck(t, c, rig.TemplateRef{APIVersion: "example.com/v1", Kind: "NoneTemplate", Name: "x"})
+	defer func() { // what it saw in place of that
+		if t.Failed() {
+			for _, name := range []string{good, secret, strange, absent} {
+				t.Logf("%s: %+v", name, k8stest.Seen(k).Check(name))
+			}
+			t.Logf("%+v", k.View())
+		}
+	}()
 	k8stest.Until(t, "what can be read is judged", func() bool {
 		v := k8stest.Seen(k)
 		return v.Check(good) != nil && v.Check(good).Invalid == "" && v.Check(absent) != nil && v.Check(absent).Invalid == "" &&
