@@ -117,7 +117,7 @@ func (w *World) fault(kind, host, format string, args ...any) {
 	}
 }
 
-const traceShown = 40
+const traceShown = 200
 
 // violate records a broken rule, once for each host. w.mu is held.
 func (w *World) violate(rule, host, format string, args ...any) {
