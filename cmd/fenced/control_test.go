@@ -84,6 +84,8 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	rack := wire.Order{Verb: wire.Hold, Cluster: "c", Group: wire.Group{Rack: "r7"}}
 	assert.Contains(t, refusalHint(rack, reason.NoSuchNode), "kubectl get nodes --show-labels")
 	assert.Contains(t, refusalHint(rack, reason.NotSynced), "fencectl pause --cluster c --reason WHY")
+	rack.Verb = wire.Release
+	assert.Equal(t, "release the Nodes by name", refusalHint(rack, reason.NotSynced))
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(wire.Order{}, plain))
 }

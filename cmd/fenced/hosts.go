@@ -160,7 +160,7 @@ func wireBMC(r *sweep.Result) wire.BMC {
 	t := &r.Description
 	b := wire.BMC{
 		Cluster: r.Cluster, Node: r.Node, Machine: r.Machine, Host: r.Host, Source: r.Source, Device: r.Address, Driver: string(r.Driver), Assurance: string(r.Assurance),
-		State: string(r.State), Dependable: r.Dependable, Reason: string(r.Reason), Problem: r.Problem, User: r.User, PasswordFrom: r.PasswordFrom,
+		State: string(r.State), Dependable: r.Dependable, Reason: string(r.Reason), Problem: r.Problem, User: shown(r.User), PasswordFrom: r.PasswordFrom,
 		Power: r.Power.String(), PowerRaw: r.Raw, Identity: string(r.Identity), UUID: r.UUID, Serial: r.Serial,
 		LatencySeconds: r.Latency.Seconds(), LatencyP95Seconds: r.LatencyP95.Seconds(), Checked: r.Checked.UTC(), LastGood: r.LastGood.UTC(),
 		Next: r.Next.UTC(), Failures: r.Failures, Manufacturer: t.Manufacturer, Model: t.Model, Firmware: t.Firmware, MACs: t.MACs,

@@ -70,7 +70,10 @@ func nextOfAccount(d *wire.BMC) string {
 	return "correct the password of user " + user + " at " + d.Device + " in its " + cmp.Or(d.PasswordFrom, "entry of hosts.d") + ", then systemctl restart fenced"
 }
 
-// refusedAccounts are the accounts that devices refuse, each once, but for those of which gaps say it.
+// maxAccounts bounds the accounts that the status names: each host can have one of its own. bmc list has all.
+const maxAccounts = 10
+
+// refusedAccounts are the first accounts that devices refuse, each once, but for those of which gaps say it.
 func refusedAccounts(devices []wire.BMC, gaps []wire.NodeGap) (list []wire.RefusedAccount) {
 	at := map[[2]string]int{} // in list, by user and place of the password
 	said := map[[2]string]bool{}
@@ -90,7 +93,8 @@ func refusedAccounts(devices []wire.BMC, gaps []wire.NodeGap) (list []wire.Refus
 		}
 		list[n].Count++
 	}
-	return slices.DeleteFunc(list, func(a wire.RefusedAccount) bool { return said[[2]string{a.User, a.PasswordFrom}] })
+	list = slices.DeleteFunc(list, func(a wire.RefusedAccount) bool { return said[[2]string{a.User, a.PasswordFrom}] })
+	return list[:min(len(list), maxAccounts)]
 }
 
 // explainBlocked gives targets that are blocked because a BMC refuses its account the name of that, and where it stands.

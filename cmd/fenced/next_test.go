@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -64,6 +66,14 @@ func TestRefusedAccountIsNamed(t *testing.T) {
 	list = refusedAccounts(fleet, []wire.NodeGap{{Reason: "BMCAuth", Node: "n-4"}})
 	require.Len(t, list, 1, "a line about a Node says the other")
 	assert.Equal(t, "n-2", list[0].Node)
+
+	for i := range 3 * maxAccounts {
+		fleet = append(fleet, device("n-2", fmt.Sprintf("Secret ns/bmc-%d", i)))
+	}
+	assert.Len(t, refusedAccounts(fleet, nil), maxAccounts, "a site whose accounts have expired does not fill the screen")
+
+	told := wireBMC(&sweep.Result{User: strings.Repeat("x", 1<<20), PasswordFrom: "Secret ns/bmc"})
+	assert.Less(t, len(nextOfAccount(&told)), 2*maxShownText, "who writes the Secret chooses the name")
 
 	n := nodesOf("c", []string{"n-1"}, covering("n-1", true), []wire.BMC{file})
 	assert.Equal(t, nextOfAccount(&file), n[0].Next)

@@ -398,7 +398,10 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	}
 	switch code {
 	case reason.NotSynced:
-		if o.Group.IsGiven() { // a name needs no view
+		switch { // a name needs no view
+		case o.Group.IsGiven() && o.Verb == wire.Release:
+			return "release the Nodes by name"
+		case o.Group.IsGiven():
 			return "hold the Nodes by name, or stop all fencing meanwhile: " + withReason("fencectl pause"+ofCluster)
 		}
 	case reason.NoSuchNode:

@@ -8,7 +8,8 @@ import (
 // Labelled is what of a cluster has some labels.
 type Labelled struct {
 	// Nodes have all of the labels, by name. A Node that fenced or another remediator has deleted has those that it had
-	// when its open run, or its request, began.
+	// when its open run, or its request, began. One that has registered since fenced deleted it has those, too, but where
+	// it has others by now: they are restored last.
 	Nodes []string
 	// Runs are the open runs on these Nodes, by Node.
 	Runs map[string]string
@@ -28,7 +29,11 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 	open := c.Runs.open()
 	for i := range open {
 		r := &open[i]
-		if _, known := all[r.Target.Node]; known {
+		if n := c.Objects.ledger.Node(r.Target.Node); n != nil {
+			if !r.Isolated.IsZero() && n.UID != r.Target.NodeUID && r.NodeLabels != nil {
+				all[n.Name] = maps.Clone(r.NodeLabels)
+				maps.Copy(all[n.Name], n.Labels)
+			}
 			continue
 		}
 		if r.Target.Node != "" && r.NodeLabels != nil {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -38,9 +39,15 @@ func TestNodesWithLabels(t *testing.T) {
 	a.machine("there", "m-1") // has its Node
 	a.machine("waiting", "m-2")
 
+	for node, labels := range map[string]map[string]string{"anew": {"os": "linux"}, "anew-elsewhere": {"rack": "r8"}} { // a kubelet has registered it
+		a.node(node, "True", with(labels), func(n *policy.Node) { n.UID = "new" })
+		a.b.Runs.Put(remediate.Run{ID: "run-" + node, Step: remediate.RestoreNode, Isolated: time.Now(), NodeLabels: r7,
+			Target: remediate.Target{Cluster: "c", Node: node, NodeUID: "old"}})
+	}
+
 	found := a.b.WithLabels(r7)
-	assert.Equal(t, []string{"deleted", "replaced", "there"}, found.Nodes)
-	assert.Equal(t, map[string]string{"deleted": "run-1"}, found.Runs)
+	assert.Equal(t, []string{"anew", "deleted", "replaced", "there"}, found.Nodes)
+	assert.Equal(t, map[string]string{"anew": "run-anew", "deleted": "run-1"}, found.Runs)
 	assert.Equal(t, []string{"ns/m-run-4", "ns/waiting", "unknown"}, found.Unlabelled)
 	assert.Empty(t, found.Values)
 

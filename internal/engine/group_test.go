@@ -118,6 +118,25 @@ func TestReleaseOfARackEndsItsHoldsOnly(t *testing.T) {
 	})
 }
 
+// A Node has one hold. Who holds its rack for longer is told whose hold that takes the place of.
+func TestHoldOfARackNamesTheHoldThatItReplaces(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		e := running(t, w, store, racks)
+		time.Sleep(time.Second)
+		accepted(t)(e.Hold(t.Context(), wire.Order{Verb: wire.Hold, Cluster: "c", Node: "other-0", Actor: "bea", Reason: "disk", For: wire.Span(time.Hour)}))
+		note := "in place of the hold until " + time.Now().UTC().Add(time.Hour).Format(time.RFC3339) + " by bea: disk; the release of these Nodes ends both"
+		for _, dry := range []bool{true, false} {
+			o := ofRack(wire.Hold, "r1", 0)
+			o.DryRun = dry
+			out := accepted(t)(e.Hold(t.Context(), o))
+			assert.Equal(t, wire.GroupNode{Node: "other-0", Changed: true, Held: true, Note: note}, out.Nodes[1])
+			assert.Empty(t, out.Nodes[0].Note)
+		}
+		assert.Empty(t, accepted(t)(e.Hold(t.Context(), ofRack(wire.Hold, "r1", 0))).Nodes[1].Note, "its own hold")
+	})
+}
+
 // Labels that no Node has are an error that names those that Nodes have.
 func TestHoldOfARackThatDoesNotExist(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

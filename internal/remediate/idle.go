@@ -20,7 +20,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		r = nextIdleLevel(r, s, now)
 	}
 	r = recordWait(r, s, now)
-	if r.LeaveOff && s.Power.State == bmc.Off {
+	if r.LeaveOff { // also while it is On: what was noted before that says nothing about a later Off
 		if why := falseOffReason(r, s); why != "" { // before every order: the next look carries that out // I5
 			r.LeaveOff = false
 			r, _, _ = holdFalseOff(r, why, now)

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -110,6 +111,18 @@ func TestHostThatIsLeftOffIsWatched(t *testing.T) {
 	})
 
 	r, s := begin(Held, minute)
+	offOnly(&r, &s)
+	for i, power := range []bmc.PowerState{bmc.On, bmc.Off, bmc.Off} {
+		at := noon.Add(time.Duration(i) * minute)
+		if s.Power.State = power; i < 2 {
+			s.Proof = s.Proof.Reset().Add(bmc.Reading{State: power, At: at})
+		}
+		s.Lease.ResourceVersion = fmt.Sprintf("v%d", i+2)
+		r, _, _ = Next(r, s, at)
+	}
+	assert.Equal(t, reason.OperatorOff, r.Reason, "it was on in between: only one renewal is of the time since")
+
+	r, s = begin(Held, minute)
 	tainted(&r, &s)
 	renewed(&s)
 	unfence(&r)

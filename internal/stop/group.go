@@ -34,10 +34,10 @@ func (g Group) Hold(ctx context.Context) (order.Outcome, error) {
 	}
 	ordered := s.clocks.stopBy(g.Order)
 	ordered.selector = g.Selector
-	binds, saved := make([]stop, len(g.Nodes)), len(g.Nodes)
+	before, binds, saved := make([]stop, len(g.Nodes)), make([]stop, len(g.Nodes)), len(g.Nodes)
 	for i, node := range g.Nodes {
 		k := key{cluster, node}
-		binds[i] = s.longest(k, ordered)
+		before[i], binds[i] = g.inForce(k), s.longest(k, ordered)
 		if !g.Order.DryRun {
 			s.unsaved.set(k, binds[i])
 		}
@@ -57,12 +57,34 @@ func (g Group) Hold(ctx context.Context) (order.Outcome, error) {
 		earlier := binds[i].earlierThan(ordered)
 		if n.Changed = earlier == ""; !n.Changed {
 			n.Note = "an earlier hold that ends no earlier stays, by " + earlier
-		} else if i >= saved {
-			n.Note = "not saved yet"
+		} else {
+			n.Note = noteOf(before[i], ordered, i < saved)
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
 	return out, nil
+}
+
+// inForce is the hold that binds a Node now; zero if there is none.
+func (g Group) inForce(k key) stop {
+	end := g.Stop.EndBy(k.cluster)
+	for _, v := range []stop{g.Stop.unsaved.get(k), g.Stop.stored(k)} {
+		if v.active(end) {
+			return v
+		}
+	}
+	return stop{}
+}
+
+// noteOf says what is not as somebody may expect of a hold that was ordered. before was in force, and ends earlier.
+func noteOf(before, ordered stop, saved bool) (note string) {
+	if earlier := before.earlierThan(ordered); before.by != "" && earlier != "" {
+		note = "in place of the hold" + untilText(before.until) + " by " + earlier + "; the release of these Nodes ends both"
+	}
+	if !saved {
+		note = strings.TrimPrefix(note+"; not saved yet", "; ")
+	}
+	return note
 }
 
 // save saves what binds the Nodes until the store refuses one, and returns how many it took. These get what is stored then.
@@ -98,9 +120,11 @@ func (g Group) Release(ctx context.Context) (order.Outcome, error) {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds the Nodes with " + g.Selector}
 	}
 	if !g.Order.DryRun {
-		if err := g.end(ctx, mine); err != nil {
+		released, err := g.end(ctx, mine)
+		if err != nil {
 			return order.Outcome{}, err
 		}
+		mine, others = released, append(others, without(mine, released)...)
 	}
 	var out order.Outcome
 	for _, name := range slices.Sorted(slices.Values(slices.Concat(mine, others))) {
@@ -116,27 +140,38 @@ func (g Group) Release(ctx context.Context) (order.Outcome, error) {
 // began reports whether an order with these labels began a hold.
 func (g Group) began(v stop) bool { return v.selector == g.Selector }
 
-// end releases Nodes one after the other, as the store takes them.
-func (g Group) end(ctx context.Context, names []string) error {
+// end releases Nodes one after the other, as the store takes them. A hold that somebody has replaced meanwhile is not theirs
+// any more.
+func (g Group) end(ctx context.Context, names []string) (released []string, err error) {
 	s, done := g.Stop, 0
-	var err error
 	for done < len(names) && err == nil {
 		if err = s.lock(ctx); err != nil {
 			break
 		}
-		_, err = s.release(ctx, g.Order, key{g.Order.Cluster, names[done]}, false, g.began)
+		var was bool
+		was, err = s.release(ctx, g.Order, key{g.Order.Cluster, names[done]}, false, g.began)
 		s.saving.Release(1)
+		if was {
+			released = append(released, names[done])
+		}
 		if err == nil {
 			done++
 		}
 	}
 	s.clusters.wake(g.Order.Cluster)
-	g.emit("releases", "", names[:done])
-	if err != nil {
-		return fmt.Errorf("save that the Nodes with %s are released: %d of %d are, and these stay held: %s: %w",
-			g.Selector, done, len(names), someOf(names[done:]), err)
+	if len(released) > 0 {
+		g.emit("releases", "", released)
 	}
-	return nil
+	if err != nil {
+		return released, fmt.Errorf("save that the Nodes with %s are released: %d of %d are, and these stay held: %s: %w",
+			g.Selector, len(released), len(names), someOf(names[done:]), err)
+	}
+	return released, nil
+}
+
+// without lists the names that are not among others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // emit reports the order, and then each Node, so that the audit log and the timeline of the Node have it.

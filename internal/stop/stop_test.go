@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -96,6 +97,22 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 	require.NoError(t, one.Load(t.Context()))
 	assert.Equal(t, other.holds.All(), one.holds.All())
 	require.NoError(t, one.Prune(t.Context(), s, time.Now().Add(-keepRuns)), "another has done it")
+}
+
+// What somebody has held by its name, since the release of its group began, stays held, and no record says otherwise.
+func TestReleaseOfAGroupTellsWhatItReleased(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	var told []string
+	s := must.Do(New(t.Context(), Options{Store: store, Emit: func(e event.Event) { told = append(told, e.Node) }}))(t)
+	g := Group{Stop: s, Order: wire.Order{Cluster: "c", Actor: "ada", Reason: "feed"}, Selector: "rack=r1", Nodes: []string{"n-1", "n-2"}}
+	must.Do(g.Hold(t.Context()))(t)
+	must.Do(s.Release(t.Context(), wire.Order{Cluster: "c", Node: "n-2", Actor: "bea", Reason: "disk"}))(t)
+	must.Do(s.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-2", Actor: "bea", Reason: "disk"}, func(string) bool { return true }))(t)
+	told = nil
+	assert.Equal(t, []string{"n-1"}, must.Do(g.end(t.Context(), g.Nodes))(t))
+	assert.Equal(t, []string{"", "n-1"}, told)
+	assert.NotEmpty(t, s.Held("c", "n-2"))
 }
 
 // Who sees a pause is told what ends it: not the same for a file, for all clusters and for one.
