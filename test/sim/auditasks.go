@@ -173,7 +173,7 @@ func (w *World) auditReported(c *incarnation, ref remediate.Request, told reques
 		return
 	}
 	w.ledger.said[ref.UID] = saidAt{time.Now(), told.Phase == request.Succeeded || told.Phase == request.Failed}
-	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout && !w.replaced(ref.UID) && !w.givenAway(h) {
+	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout && !w.replaced(ref.UID) && !w.givenAway(h) && !w.forgotten(h) {
 		w.violate("I22", h.Name, "%s says Processing=False of request %s (%s), and its host is off by %s since %s", c, ref.UID, told.Phase, h.OffBy, time.Since(h.OnSince))
 	}
 }

@@ -70,6 +70,11 @@ func (w *World) restore(b backup) {
 			w.hostOf(r.Target.Node).Owned = fake.Owned{}
 		}
 	}
+	for _, h := range w.hosts { // so is what a health check had found
+		if h.spare.refuted.After(b.at) {
+			h.spare.refuted = time.Time{}
+		}
+	}
 	w.ledger.lost = now
 	w.owners.holder, w.owners.freed = nil, now
 	w.note("", "the store is that of %s", b.at.Sub(w.began).Round(time.Second))
@@ -98,6 +103,13 @@ func (w *World) bringLostBack() {
 			w.api.ReleaseRequest(remediate.Request{Name: q.Name, UID: q.UID}, q.Power.HeldBy)
 		}
 	}
+}
+
+// forgotten says whether the run that switched a host off may have been lost with the store: no fenced knows it.
+// w.mu is held.
+func (w *World) forgotten(h *host) bool {
+	_, open := w.open(h.Name)
+	return !open && h.OnSince.Before(w.ledger.lost)
 }
 
 // heldByNobody says whether the finalizer of a host's request is that of a run which was never stored,
