@@ -109,7 +109,7 @@ func TestPeerOfAnotherUser(t *testing.T) {
 // TestSecondPersonIsAnotherUser: two persons are two users who logged in, and one who
 // connects twice is one.
 func TestSecondPersonIsAnotherUser(t *testing.T) {
-	needLogins(t)
+	asroot.CanLogIn(t)
 	nobody, daemon := otherUser(t, "nobody"), otherUser(t, "daemon")
 	path, ln := listenForAll(t)
 	d := &fake{}

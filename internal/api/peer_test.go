@@ -102,19 +102,9 @@ func program(t *testing.T) string {
 	return path
 }
 
-// needLogins skips a test where processes have no login uid, or keep theirs for good.
-func needLogins(t *testing.T) {
-	t.Helper()
-	asroot.Need(t, "become another user")
-	text, err := exec.Command("sh", "-c", "echo 4003 >/proc/self/loginuid").CombinedOutput()
-	if err != nil {
-		t.Skipf("no process can log in here: %s", text)
-	}
-}
-
 // TestSudoMakesNoSecondPerson: three processes of the kernel's, and two people.
 func TestSudoMakesNoSecondPerson(t *testing.T) {
-	needLogins(t)
+	asroot.CanLogIn(t)
 	const anna, bert = 4003, 4004
 	path, ln := listenForAll(t)
 	d := &fake{}
@@ -137,7 +127,7 @@ func TestSudoMakesNoSecondPerson(t *testing.T) {
 // TestServiceOfAUserIsNobody: a process of a user that belongs to no login, such as a unit with User=, is not that user where
 // the kernel keeps logins: whoever may start one would be two persons alone. // I26
 func TestServiceOfAUserIsNobody(t *testing.T) {
-	needLogins(t)
+	asroot.CanLogIn(t)
 	nobody := uidOf(t, otherUser(t, "nobody"))
 	path, ln := listenForAll(t)
 	d := &fake{}
@@ -226,7 +216,7 @@ func TestHiddenProcessHasALogin(t *testing.T) {
 // hiddenPeer is what a server says of a connected process of the login 4003, which it does not see in /proc.
 func hiddenPeer(t *testing.T, helper string) string {
 	t.Helper()
-	needLogins(t)
+	asroot.CanLogIn(t)
 	c, _ := connectAs(t, 4003)
 	file := must.Do(c.File())(t)
 	defer file.Close()

@@ -55,15 +55,6 @@ func sleeper(t *testing.T, login string) (p *Process, kill func()) {
 	}
 }
 
-// needLogins skips a test where processes have no login uid, or keep theirs for good.
-func needLogins(t *testing.T) {
-	t.Helper()
-	asroot.Need(t, "log in as another user")
-	if text, err := exec.Command("sh", "-c", "echo 4003 >/proc/self/loginuid").CombinedOutput(); err != nil {
-		t.Skipf("no process can log in here: %s", text)
-	}
-}
-
 // serve runs fenced-login's work until the test ends.
 func serve(t *testing.T) (socket string) {
 	t.Helper()
@@ -100,7 +91,7 @@ func both(t *testing.T, p *Process, check func(t *testing.T, uid uint32, ok bool
 }
 
 func TestLoginOfAProcess(t *testing.T) {
-	needLogins(t)
+	asroot.CanLogIn(t)
 	for _, login := range []int{anna, noLogin} {
 		p, _ := sleeper(t, strconv.Itoa(login))
 		both(t, p, func(t *testing.T, uid uint32, ok bool, err error) {
@@ -146,7 +137,7 @@ func TestConnected(t *testing.T) {
 
 // TestAskForOneThatIsHidden: where /proc shows no processes of others, as in the sandbox of the daemon, the login is told by who sees them.
 func TestAskForOneThatIsHidden(t *testing.T) {
-	needLogins(t)
+	asroot.CanLogIn(t)
 	p, _ := sleeper(t, strconv.Itoa(anna))
 	socket := serve(t)
 	require.NoError(t, os.Chmod(filepath.Dir(socket), 0o755))
@@ -241,7 +232,7 @@ func TestServeEndsWhenNobodyAsks(t *testing.T) {
 
 // TestKernelWithoutLogins: where /proc shows a process without a login uid, nobody can have one, which is not the same as having none.
 func TestKernelWithoutLogins(t *testing.T) {
-	needLogins(t)
+	asroot.CanLogIn(t)
 	p, _ := sleeper(t, strconv.Itoa(anna))
 	pid := must.Do(p.pid())(t)
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount -t tmpfs tmpfs /mnt && mkdir -p /mnt/proc && mount --bind /proc /mnt/proc && mkdir "/mnt/$1" &&

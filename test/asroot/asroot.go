@@ -2,7 +2,9 @@
 package asroot
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -10,16 +12,31 @@ import (
 // cannot leave it out unnoticed. what says what only root can do.
 func Need(t testing.TB, what string) {
 	t.Helper()
-	need(t, os.Geteuid(), os.Getenv("CI"), what)
+	if os.Geteuid() != 0 {
+		leaveOut(t, os.Getenv("CI"), "only root can "+what)
+	}
 }
 
-func need(t testing.TB, euid int, ci, what string) {
+// Can does what a container may forbid even to root, and treats a failure as Need does.
+func Can(t testing.TB, what, program string, args ...string) {
 	t.Helper()
-	switch {
-	case euid == 0:
-	case ci == "true":
-		t.Fatalf("only root can %s: run this test as root, for example in a container", what)
-	default:
-		t.Skipf("only root can %s", what)
+	Need(t, what)
+	if text, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		leaveOut(t, os.Getenv("CI"), fmt.Sprintf("root cannot %s here: %s: %s", what, err, text))
+	}
+}
+
+// CanLogIn skips a test where processes have no login UID, or keep theirs for good.
+func CanLogIn(t testing.TB) {
+	t.Helper()
+	Can(t, "log in as another user", "sh", "-c", "echo 4003 >/proc/self/loginuid")
+}
+
+func leaveOut(t testing.TB, ci, why string) {
+	t.Helper()
+	if ci != "true" {
+		t.Skip(why)
+	} else {
+		t.Fatalf("%s: run this test as root, where that is allowed", why)
 	}
 }

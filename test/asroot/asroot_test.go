@@ -14,15 +14,21 @@ type noted struct {
 
 func (n *noted) Helper()               {}
 func (n *noted) Fatalf(string, ...any) { n.became = "failed" }
-func (n *noted) Skipf(string, ...any)  { n.became = "skipped" }
+func (n *noted) Skip(...any)           { n.became = "skipped" }
 
-func TestNeed(t *testing.T) {
-	for _, c := range []struct {
-		euid       int
-		ci, became string
-	}{{0, "", ""}, {0, "true", ""}, {1000, "", "skipped"}, {1000, "true", "failed"}} {
+func TestLeaveOut(t *testing.T) {
+	for ci, became := range map[string]string{"": "skipped", "true": "failed"} {
 		n := &noted{}
-		need(n, c.euid, c.ci, "give a file away")
-		assert.Equal(t, c.became, n.became, "%+v", c)
+		leaveOut(n, ci, "only root can give a file away")
+		assert.Equal(t, became, n.became, "CI=%s", ci)
+	}
+}
+
+func TestCan(t *testing.T) {
+	for ci, became := range map[string]string{"": "skipped", "true": "failed"} {
+		t.Setenv("CI", ci)
+		n := &noted{}
+		Can(n, "do what fails", "false")
+		assert.Equal(t, became, n.became, "CI=%s", ci)
 	}
 }
