@@ -348,9 +348,12 @@ func (s *store) fail(problem string) { s.failAt(zapcore.WarnLevel, problem) }
 
 func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Lock()
-	news := s.problem == ""
+	news, other := s.problem == "", s.problem != problem
 	s.problem = problem
 	s.mu.Unlock()
+	if other && s.request { // the checks that name the kind tell why it cannot be read
+		signal(s.side.c.requests.changed)
+	}
 	if news {
 		s.log.Log(level, "the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
 	}

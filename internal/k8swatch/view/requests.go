@@ -21,6 +21,9 @@ import (
 // watch.
 const maxRequestKinds = 16
 
+// notYet is why the requests of a kind that is watched since a moment ago are not read.
+const notYet = "not yet"
+
 // requestKind is a kind of remediation requests on one API server.
 type requestKind struct {
 	side *side
@@ -36,14 +39,15 @@ type requestKinds struct {
 	stores map[requestKind]*store
 	// namespaces are those where the requests of a kind count in the view; nil: in all.
 	namespaces map[requestKind]map[string]bool
-	ready      map[schema.GroupKind]bool
+	// unread are the reasons why the requests of the kinds that are watched are not read; empty: they are.
+	unread map[schema.GroupKind]string
 	// full: no more kinds are watched because checks in namespaces name them.
 	full bool
 }
 
 func (r *requestKinds) init() {
 	r.changed = make(chan struct{}, 1)
-	r.stores, r.namespaces, r.ready = map[requestKind]*store{}, map[requestKind]map[string]bool{}, map[schema.GroupKind]bool{}
+	r.stores, r.namespaces, r.unread = map[requestKind]*store{}, map[requestKind]map[string]bool{}, map[schema.GroupKind]string{}
 }
 
 // keepRequests watches the kinds that checks name, until ctx ends.
@@ -66,15 +70,14 @@ func (c *Cache) keepRequests(ctx context.Context) {
 	}
 }
 
-// adjustRequests starts and stops watches as checks change. news means that a
-// check can now be evaluated that could not before, or the reverse.
+// adjustRequests starts and stops watches as checks change. news means that a check can now be evaluated that could not
+// before, or the reverse, or that it cannot for another reason.
 func (c *Cache) adjustRequests() (news bool) {
 	wanted := c.templates()
 	r := &c.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var chosen map[requestKind]bool
-	chosen, r.full = chosenKinds(wanted, c.cfg.rules())
+	chosen, full := chosenKinds(wanted, c.cfg.rules())
 	for k, st := range r.stores {
 		if !chosen[k] {
 			k.side.drop(st)
@@ -82,7 +85,7 @@ func (c *Cache) adjustRequests() (news bool) {
 			delete(r.namespaces, k)
 		}
 	}
-	ready := map[schema.GroupKind]bool{}
+	unread := map[schema.GroupKind]string{}
 	for k, wish := range wanted {
 		st := r.stores[k]
 		if st == nil && chosen[k] {
@@ -99,16 +102,25 @@ func (c *Cache) adjustRequests() (news bool) {
 		}
 		if st != nil {
 			r.setNamespaces(k, wish)
-			at, _ := st.state()
-			other, twice := ready[k.kind] // on the other API
-			ready[k.kind] = !at.IsZero() && (!twice || other)
+			if unread[k.kind] == "" { // or on the other API it is not
+				unread[k.kind] = st.unread()
+			}
 		}
 	}
-	for kind, yes := range ready {
-		news = news || yes != r.ready[kind]
-	}
-	r.ready = ready
+	news = full != r.full || !maps.Equal(unread, r.unread)
+	r.unread, r.full = unread, full
 	return news
+}
+
+// unread is the reason why the requests of a store are not read, or an empty string.
+func (s *store) unread() string {
+	switch at, problem := s.state(); {
+	case !at.IsZero():
+		return ""
+	case problem != "":
+		return problem
+	}
+	return notYet
 }
 
 // requestsIn is the namespace of requests: the Cluster API's are in that of their
@@ -205,7 +217,7 @@ func foreignTemplate(c *policy.Check) *policy.Template {
 func (c *Cache) Gate(check *policy.Check) *policy.Check { return c.requests.gateCheck(check) }
 
 // Unread returns the reason why the requests of a check cannot be read, or an empty string.
-func (c *Cache) Unread(check *policy.Check) string { return c.requests.unread(check) }
+func (c *Cache) Unread(check *policy.Check) string { return c.requests.whyUnread(check) }
 
 // gateCheck makes a check Invalid while its requests cannot be read: a target
 // whose remediation has been requested must not look like one without.
@@ -213,7 +225,7 @@ func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 	if check.Invalid != "" {
 		return check
 	}
-	why := r.unread(check)
+	why := r.whyUnread(check)
 	if why == "" {
 		return check
 	}
@@ -222,38 +234,28 @@ func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 	return &gated
 }
 
-// unread returns the reason why the requests of a check cannot be read, or an empty string. It does not ask whether
+// whyUnread returns the reason why the requests of a check cannot be read, or an empty string. It does not ask whether
 // the check is Invalid: its own controller may act on a check that only fenced rejects. // I22
-func (r *requestKinds) unread(check *policy.Check) string {
+func (r *requestKinds) whyUnread(check *policy.Check) string {
 	if t := foreignTemplate(check); t != nil {
 		return fmt.Sprintf("its template is a %s of %s, from which no remediator makes requests", t.Kind, t.APIVersion)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range check.Templates() {
-		if kind, _ := client.RequestOf(t); kind.Group != "" && !r.ready[kind] {
-			return fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
+		kind, _ := client.RequestOf(t)
+		why, watched := r.unread[kind]
+		switch {
+		case !watched && r.full:
+			why = fmt.Sprintf("checks name more than %d kinds", maxRequestKinds)
+		case !watched:
+			why = notYet
+		}
+		if kind.Group != "" && why != "" {
+			return fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, why)
 		}
 	}
 	return ""
-}
-
-// why returns the reason why a kind cannot be read; r.mu is held.
-func (r *requestKinds) why(kind schema.GroupKind) string {
-	why := "not yet"
-	if r.full {
-		why = fmt.Sprintf("checks name more than %d kinds", maxRequestKinds)
-	}
-	for k, st := range r.stores {
-		if k.kind != kind {
-			continue
-		}
-		why = "not yet"
-		if _, problem := st.state(); problem != "" {
-			why = problem
-		}
-	}
-	return why
 }
 
 // watched returns the current stores of requests.

@@ -400,3 +400,26 @@ func TestKindOfANamespacesChecksContestsOnlyThere(t *testing.T) {
 		})
 	}
 }
+
+// A check tells the reason of now, also when that comes after the check was told.
+func TestReasonOfUnreadRequestsIsToldWhenItChanges(t *testing.T) {
+	c := offline()
+	require.NoError(t, c.storeOf("MachineHealthCheck").Add(checkWith("example.com/v1", "RebootTemplate")))
+	c.adjustRequests()
+	for len(c.requests.changed) > 0 {
+		<-c.requests.changed
+	}
+	reboots := c.storeOf("Reboot")
+	for _, why := range []string{"you may not", "you still may not"} {
+		reboots.fail(why)
+		select {
+		case <-c.requests.changed:
+		default:
+			t.Fatal("nobody is woken")
+		}
+		assert.True(t, c.adjustRequests(), "the checks are told again")
+		assert.False(t, c.adjustRequests(), "once")
+		reboots.fail(why)
+		assert.Empty(t, c.requests.changed, "nothing changed")
+	}
+}
