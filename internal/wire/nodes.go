@@ -18,11 +18,28 @@ const (
 	FenceableNotAsked = "not asked" // its checks ask for something else than its power
 )
 
+// The states of a Node, the most urgent first. One that is in several has the first of them.
+const (
+	NodeHeld        = "Held"        // its run needs a person
+	NodeRemediating = "Remediating" // a run is open
+	NodeWaiting     = "Waiting"     // its run waits
+	NodeBlocked     = "Blocked"     // a check wants it remediated, and something forbids it
+	NodeUnhealthy   = "Unhealthy"   // it deviates, and no check wants it remediated yet
+	NodeOnHold      = "OnHold"      // a person holds it, or a quarantine
+	NodeUnfenceable = "Unfenceable" // a check protects it in vain: its power could not be switched
+	NodeHealthy     = "Healthy"
+	NodeUncovered   = "Uncovered" // no check covers it
+)
+
 // Node is one Node, or a Machine without a Node.
 type Node struct {
 	Cluster string   `json:"cluster"`
 	Node    string   `json:"node"`
 	Machine string   `json:"machine,omitempty"` // namespace/name; only of one without a Node
+	Zone    string   `json:"zone,omitempty"`    // the value of the label that guards.zoneKey names
+	Rack    string   `json:"rack,omitempty"`    // of guards.rackKey
+	State   string   `json:"state,omitempty"`   // one of the Node* constants
+	Run     string   `json:"run,omitempty"`     // the open run
 	Checks  []string `json:"checks"`            // kind and name of those that cover it
 	BMCs    []string `json:"bmcs"`              // the addresses of its devices, the first power level first
 	// Fenceable is yes, no, unknown or "not asked". Reason, Message and Next are why it is no, and what

@@ -100,6 +100,8 @@ type RunRecord struct {
 	Actor   string `json:"actor,omitempty"` // who fenced by hand
 	// Proof is what the host was known from to be off: BMC, Device or Human.
 	Proof string `json:"proof,omitempty"`
+	// OffReads are the reads of Off that the proof stands on, oldest first; one while the second is awaited.
+	OffReads []OffRead `json:"offReads,omitempty"`
 	// ConfirmedBy is who confirmed by hand that it was off. It is never removed.
 	ConfirmedBy     string       `json:"confirmedBy,omitempty"`
 	ConfirmedReason string       `json:"confirmedReason,omitempty"`
@@ -112,6 +114,12 @@ type RunRecord struct {
 	Ended           time.Time    `json:"ended,omitzero"`
 	Deadline        time.Time    `json:"deadline,omitzero"` // of the step that is open
 	Steps           []StepRecord `json:"steps"`
+}
+
+// OffRead is one read of Off of a power level.
+type OffRead struct {
+	At     time.Time `json:"at"`
+	Device string    `json:"device,omitempty"` // its address
 }
 
 // StepRecord is one stay in one of the six steps.
