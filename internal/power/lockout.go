@@ -329,6 +329,9 @@ func (a *accounts) load(list []state.RefusedAccount, now time.Time) {
 		r.at = times.Later(r.until.Add(-AccountPause), r.check.Next.Add(-pause))
 		a.refused[at] = append(a.refused[at], r)
 	}
+	for _, refused := range a.refused { // the newest are stored first, and the first are forgotten first
+		slices.SortStableFunc(refused, func(x, y refusedAccount) int { return x.at.Compare(y.at) })
+	}
 }
 
 // accountsStored is how many refusals are stored: what a record may hold is limited.

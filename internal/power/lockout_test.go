@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -212,6 +213,27 @@ func TestRefusedHealthCheckOutlivesRestarts(t *testing.T) {
 		_, until, err := l.RefusedCheck(d)
 		require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
 		assert.LessOrEqual(t, time.Until(until), checkPauseMax)
+	})
+}
+
+// After a restart the passwords that were refused first are forgotten first, as before it.
+func TestOldestPasswordIsForgottenFirstAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := newAccounts(state.RefusedAccounts{}, time.Now())
+		with := func(i int) bmc.Device { return outletOf("1", "fence", "wrong "+strconv.Itoa(i)) }
+		for i := range passwordsKept {
+			before.record(with(i), refusing(bmc.KindAuth), false)
+			time.Sleep(time.Second)
+		}
+		after := newAccounts(state.RefusedAccounts{Accounts: before.list(time.Now())}, time.Now())
+		after.record(with(passwordsKept), refusing(bmc.KindAuth), false)
+		refuses := func(i int) bool {
+			return indexOf(after.refused[account{service: with(i).Service(), user: "fence"}], account{service: with(i).Service(), user: "fence"}, with(i).Password) >= 0
+		}
+		assert.True(t, refuses(passwordsKept-1), "the newest before the restart")
+		kept := after.refused[account{service: with(0).Service(), user: "fence"}]
+		assert.Len(t, kept, passwordsKept)
+		assert.True(t, slices.IsSortedFunc(kept, func(x, y refusedAccount) int { return x.at.Compare(y.at) }))
 	})
 }
 
