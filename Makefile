@@ -135,10 +135,11 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and drawings of docs/
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
+	$(GO) test ./test/monitor -run '^TestRunbooksAreSectionsOfThePage$$' -update
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
 
 # In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.

@@ -99,7 +99,7 @@ func TestReloadAddsAndRemovesAClusterWithItsHosts(t *testing.T) {
 	assert.True(t, r.measures(`fenced_armed{cluster="lab"} 0`))
 	assert.True(t, r.measures(`fenced_armed{cluster="prod"} 1`))
 	r.events.Emit(event.Event{Type: event.Failed, Cluster: "lab", Message: "an example"})
-	assert.True(t, r.measures(`fenced_failures_total{cluster="lab"`))
+	assert.True(t, r.measures(`fenced_failures_total{class="none",cluster="lab"} 1`))
 	assert.Equal(t, "reloaded: nothing has changed; these need a restart, and stay as they were until then: clusters.prod.mode", r.reload().Message)
 
 	r.write("fenced.yaml", r.text(""))

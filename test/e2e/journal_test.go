@@ -321,7 +321,7 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	well, silent, refused := s.Worker("well"), s.Worker("silent"), s.Worker("refused")
 	giveBack := forbidDeletion(ctx, t, s) // so that an action fails, and is tried again
 	well.Kubelet.Hang()
-	require.Eventually(t, func() bool { return prom.series(ctx, t, "fenced_failures_total", since) > 0 }, patience, time.Second)
+	require.Eventually(t, func() bool { return prom.series(ctx, t, "fenced_failures_total > 0", since) > 0 }, patience, time.Second)
 	giveBack()
 	awaitRun(ctx, t, s, well.Name, result(wire.ResultDone))
 	silent.Kubelet.Hang()
@@ -336,14 +336,26 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	for _, expr := range expressions(t) {
 		require.Eventually(t, func() bool { return prom.series(ctx, t, expr, since) > 0 }, patience, time.Second, "no series: %s", expr)
 	}
-	want := map[string]bool{"FencedHeld": true, "FencedTargetBlocked": true, "FencedBMCNotDependable": true}
+	want := map[string]bool{"FencedRemediationRan": true, "FencedHeld": true, "FencedTargetBlocked": true, "FencedBMCNotDependable": true}
 	var got map[string]bool
 	require.Eventually(t, func() bool {
 		got = prom.alerts(ctx, t)
 		return assert.ObjectsAreEqual(want, got)
 	}, patience, time.Second, "%v", got)
 
-	requireGoodNames(t, get(ctx, t, http.DefaultTransport, "http://"+target+"/metrics"))
+	scrape := get(ctx, t, http.DefaultTransport, "http://"+target+"/metrics")
+	requireGoodNames(t, scrape)
+	for _, w := range s.Workers {
+		assert.NotRegexp(t, `\b`+w.Name+`\b`, scrape, "the metrics name no Node")
+	}
+	for _, series := range []string{
+		`fenced_remediation_begins_total{cluster="scene"} 2`, `fenced_remediations_total{cluster="scene",result="Done"} 1`,
+		`fenced_remediation_held_begins_total{class="transient",cluster="scene"} 1`,
+		`fenced_remediation_duration_seconds_count{cluster="scene",result="Done"} 1`,
+		`fenced_remediation_step_duration_seconds_count{step="DeleteNode"} 1`,
+	} {
+		assert.Contains(t, scrape, "\n"+series+"\n")
+	}
 	var seen struct{ Data []string }
 	require.NoError(t, prom.get(ctx, "/api/v1/label/__name__/values", nil, &seen))
 	for _, file := range []string{"../../configs/prometheus/fenced.rules.yaml", "../../configs/grafana/fenced.json"} {
