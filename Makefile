@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 GO ?= go
 VERSION ?= 0.1.0
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS = -s -w -X main.version=$(VERSION) -X main.revision=$(shell packaging/revision.sh)
 # The trace pages of gRPC, which nothing here serves, call methods by names that the linker cannot know: with them it keeps all methods,
 # and the daemon is half as large again. packaging/ and test/scene build with the same tag.
 TAGS := grpcnotrace
