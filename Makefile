@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 GO ?= go
 VERSION ?= 0.1.0
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS = -s -w -X main.version=$(VERSION) -X main.revision=$(shell packaging/revision.sh)
 # The trace pages of gRPC, which nothing here serves, call methods by names that the linker cannot know: with them it keeps all methods,
 # and the daemon is half as large again. packaging/ and test/scene build with the same tag.
 TAGS := grpcnotrace
@@ -135,10 +135,11 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and drawings of docs/
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
+	$(GO) test ./test/monitor -run '^TestRunbooksAreSectionsOfThePage$$' -update
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
 
 # In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.

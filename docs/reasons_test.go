@@ -119,9 +119,11 @@ func TestFindingsAreExplained(t *testing.T) {
 func TestMetricsAreExplained(t *testing.T) {
 	text := documents(t)["alerts.md"]
 	var found []string
-	data := must.Do(os.ReadFile("../cmd/fenced/metrics.go"))(t)
-	for _, m := range regexp.MustCompile(`"(fenced_\w+)"`).FindAllStringSubmatch(string(data), -1) {
-		found = append(found, m[1])
+	for _, file := range []string{"metrics.go", "gauges.go"} {
+		data := must.Do(os.ReadFile("../cmd/fenced/" + file))(t)
+		for _, m := range regexp.MustCompile(`"(fenced_\w+)"`).FindAllStringSubmatch(string(data), -1) {
+			found = append(found, m[1])
+		}
 	}
 	require.Greater(t, len(found), 20, "the metrics were not found")
 	for _, name := range found {

@@ -150,3 +150,23 @@ func rpmRoot(t *testing.T) string {
 }
 
 func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
+
+// TestRevisionOfTheSource: the commit, whether the tree is as committed, and where there is no git, that nobody knows.
+func TestRevisionOfTheSource(t *testing.T) {
+	need(t, "git", "git")
+	dir := t.TempDir()
+	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(dir))
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "packaging"), 0o700))
+	script := filepath.Join(dir, "packaging/revision.sh")
+	require.NoError(t, os.WriteFile(script, must.Do(os.ReadFile("revision.sh"))(t), 0o700))
+	require.Equal(t, "unknown\n", output(t, script))
+	output(t, "sh", "-ec", `cd "$1"; git init --quiet; git add .; git -c user.name=a -c user.email=a@example.com commit --quiet -m first`, "sh", dir)
+	commit := output(t, "git", "-C", dir, "rev-parse", "HEAD")
+	require.Equal(t, commit, output(t, script))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "unknown-to-git"), nil, 0o600))
+	require.Equal(t, commit, output(t, script))
+	require.NoError(t, os.WriteFile(script, append(must.Do(os.ReadFile(script))(t), "# changed\n"...), 0o700))
+	require.Equal(t, strings.TrimSpace(commit)+"-modified\n", output(t, script))
+}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,8 +18,23 @@ import (
 	"github.com/fenced/fenced/internal/config"
 )
 
-// version is set by the linker.
-var version = "development"
+// version and revision are set by the linker. Where a package is built, there is no git that Go could ask.
+var version, revision = "development", ""
+
+// sourceRevision is the commit of the source, with "-modified" if the tree had other changes; "unknown" if nobody told.
+func sourceRevision() string {
+	told := map[string]string{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			told[s.Key] = s.Value
+		}
+	}
+	commit := cmp.Or(revision, told["vcs.revision"], "unknown")
+	if revision == "" && told["vcs.modified"] == "true" {
+		commit += "-modified"
+	}
+	return commit
+}
 
 // The exit statuses, as fenced(8) lists them.
 const (

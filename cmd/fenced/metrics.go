@@ -1,55 +1,176 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"net"
-	"net/http"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.uber.org/zap"
 
-	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
 // metrics are all metrics of the daemon: what is counted as it happens is here, what each scrape
-// reads from the state is in gauges. No label names a node: clusters are large.
+// reads from the state is in gauges. No label names a Node: clusters are large. Every series that is
+// counted is there with 0 before anything happens: increase() of Prometheus does not see a series
+// begin, and what happens once a week would never show.
 type metrics struct {
 	registry *prometheus.Registry
-	results  *prometheus.CounterVec
+
+	begins   *prometheus.CounterVec
+	ends     *prometheus.CounterVec
+	waiting  *prometheus.CounterVec
+	held     *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	failures *prometheus.CounterVec
+	runTime  *prometheus.HistogramVec
+	stepTime *prometheus.HistogramVec
 	reads    *prometheus.HistogramVec
+
+	mu       sync.Mutex
+	followed map[string]bool // the clusters that are counted
 }
 
+// noClass is the label of what has no reason code, or one that stops nothing. An empty label would be none.
+const noClass = "none"
+
+// runBuckets and stepBuckets are upper bounds in seconds: BMCs answer within seconds, hosts boot for minutes.
+var (
+	runBuckets  = []float64{15, 30, 60, 120, 300, 600, 900, 1800, 3600}
+	stepBuckets = []float64{1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600}
+)
+
 func newMetrics(version string) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fenced_remediations_total", Help: "Runs that ended, began to wait or were held, by result and reason."}, []string{"cluster", "result", "reason"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fenced_refusals_total", Help: "Targets that a gate began to refuse, by reason."}, []string{"cluster", "reason"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fenced_failures_total", Help: "Actions and saves that failed and are tried again."}, []string{"cluster", "reason"}),
-		reads: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fenced_bmc_read_seconds", Help: "Time of a power reading by the health check, session set-up included.",
-			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"driver"}),
+	m := &metrics{registry: prometheus.NewRegistry(), followed: map[string]bool{}}
+	count := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
-		ConstLabels: prometheus.Labels{"version": version}})
+	measure := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		m.registry.MustRegister(h)
+		return h
+	}
+	m.begins = count("fenced_remediation_begins_total", "Runs that began.", "cluster")
+	m.ends = count("fenced_remediations_total", "Runs that ended, by result.", "cluster", "result")
+	m.waiting = count("fenced_remediation_waiting_begins_total", "Times a run began to wait, by the class of the reason.", "cluster", "class")
+	m.held = count("fenced_remediation_held_begins_total", "Times a run became Held, by the class of the reason.", "cluster", "class")
+	m.refusals = count("fenced_refusals_total", "Times something began to refuse a target, by the class of the reason.", "cluster", "class")
+	m.failures = count("fenced_failures_total", "Actions and saves that failed and are tried again, by the class of the reason.", "cluster", "class")
+	m.runTime = measure("fenced_remediation_duration_seconds", "Time from the begin of a run to its end, waits included.", runBuckets, "cluster", "result")
+	m.stepTime = measure("fenced_remediation_step_duration_seconds", "Time that a run stayed in a step.", stepBuckets, "step")
+	m.reads = measure("fenced_bmc_read_seconds", "Time of a power reading by the health check, session set-up included.",
+		[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "driver")
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version, the revision of the source and the version of Go as labels.",
+		ConstLabels: prometheus.Labels{"version": version, "revision": sourceRevision(), "goversion": runtime.Version()}})
 	info.Set(1)
-	m.registry.MustRegister(m.results, m.refusals, m.failures, m.reads, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, step := range remediate.Steps {
+		m.stepTime.WithLabelValues(string(step))
+	}
+	for _, d := range bmc.Drivers() {
+		m.reads.WithLabelValues(string(d.Name))
+	}
+	for _, class := range classLabels() {
+		m.failures.WithLabelValues("", class) // of the daemon itself
+	}
 	return m
+}
+
+// classLabels are all values of the label class.
+func classLabels() []string {
+	all := []string{noClass}
+	for _, class := range reason.Classes {
+		all = append(all, string(class))
+	}
+	return all
+}
+
+func classLabel(code reason.Code) string {
+	if class := reason.ClassOf(code); class != "" {
+		return string(class)
+	}
+	return noClass
+}
+
+// follow begins to count for a cluster: all its series are there with 0.
+func (m *metrics) follow(cluster string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.followed[cluster] = true
+	m.begins.WithLabelValues(cluster)
+	for _, end := range remediate.Ends {
+		m.ends.WithLabelValues(cluster, string(end))
+		m.runTime.WithLabelValues(cluster, string(end))
+	}
+	for _, class := range classLabels() {
+		for _, counter := range []*prometheus.CounterVec{m.waiting, m.held, m.refusals, m.failures} {
+			counter.WithLabelValues(cluster, class)
+		}
+	}
+}
+
+// forget drops what was counted of a cluster that is no longer configured.
+func (m *metrics) forget(cluster string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.followed, cluster)
+	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.begins, m.ends, m.waiting, m.held, m.refusals, m.failures, m.runTime} {
+		vec.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
+	}
+}
+
+// observe counts an event. A late event of a cluster that is no longer configured does not count: nobody would
+// drop its series any more.
+func (m *metrics) observe(e event.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	class := classLabel(e.Reason)
+	switch {
+	case e.Type == event.Failed && e.Cluster == "":
+		m.failures.WithLabelValues("", class).Inc()
+	case !m.followed[e.Cluster]:
+	case e.Type == event.Started:
+		m.begins.WithLabelValues(e.Cluster).Inc()
+	case e.Type == event.Stepped:
+		m.observeStep(e, class)
+	case e.Type == event.Refused:
+		m.refusals.WithLabelValues(e.Cluster, class).Inc()
+	case e.Type == event.Failed:
+		m.failures.WithLabelValues(e.Cluster, class).Inc()
+	}
+}
+
+// observeStep counts that a run left a step, and that it began to wait, became Held or ended.
+func (m *metrics) observeStep(e event.Event, class string) {
+	if left := e.Left; left.Step != "" && !left.Step.Idle() {
+		m.stepTime.WithLabelValues(string(left.Step)).Observe(between(left.Started, left.Ended))
+	}
+	switch {
+	case e.Step == remediate.Waiting:
+		m.waiting.WithLabelValues(e.Cluster, class).Inc()
+	case e.Step == remediate.Held:
+		m.held.WithLabelValues(e.Cluster, class).Inc()
+	case e.Step.Ended():
+		m.ends.WithLabelValues(e.Cluster, string(e.Step)).Inc()
+		m.runTime.WithLabelValues(e.Cluster, string(e.Step)).Observe(between(e.Began, e.Left.Ended))
+	}
+}
+
+// between is the time from a to b in seconds. It is 0 if the clock was set back between them: the times come from
+// records.
+func between(a, b time.Time) float64 { return max(0, b.Sub(a).Seconds()) }
+
+// measured counts the time of a good look at a device.
+func (m *metrics) measured(d bmc.Driver, took time.Duration) {
+	m.reads.WithLabelValues(string(d)).Observe(took.Seconds())
 }
 
 // measureState adds what each scrape reads from the engine and from the BMC health check.
@@ -79,224 +200,4 @@ func (m *metrics) measureAudit(a *auditor) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_writable",
 			Help: "0 while the audit log cannot be written: nothing destructive is done."}, func() float64 { _, err := a.trouble(); return boolGauge(err == nil) }),
 	)
-}
-
-// observe counts an event.
-func (m *metrics) observe(e event.Event) {
-	switch {
-	case e.Type == event.Stepped && (e.Step.Ended() || e.Step.Idle()):
-		m.results.WithLabelValues(e.Cluster, string(e.Step), string(e.Reason)).Inc()
-	case e.Type == event.Refused:
-		m.refusals.WithLabelValues(e.Cluster, string(e.Reason)).Inc()
-	case e.Type == event.Failed:
-		m.failures.WithLabelValues(e.Cluster, string(e.Reason)).Inc()
-	}
-}
-
-// forget drops what was counted of a cluster that is no longer configured.
-func (m *metrics) forget(cluster string) {
-	for _, counted := range []*prometheus.CounterVec{m.results, m.refusals, m.failures} {
-		counted.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
-	}
-}
-
-// measured counts the time of a good look at a device.
-func (m *metrics) measured(d bmc.Driver, took time.Duration) {
-	m.reads.WithLabelValues(string(d)).Observe(took.Seconds())
-}
-
-// gauges are the metrics that each scrape reads from the status of the engine and from the BMC
-// health check, so that they cannot differ from what fencectl shows.
-type gauges struct {
-	status func() []engine.ClusterStatus
-	tally  func() (devices map[sweep.Group]int, notDependable map[string]int)
-
-	armed    *prometheus.Desc
-	paused   *prometheus.Desc
-	owner    *prometheus.Desc
-	epoch    *prometheus.Desc
-	viewAge  *prometheus.Desc
-	refused  *prometheus.Desc
-	inFlight *prometheus.Desc
-	waiting  *prometheus.Desc
-	held     *prometheus.Desc
-	deleting *prometheus.Desc
-	expected *prometheus.Desc
-	healthy  *prometheus.Desc
-	allowed  *prometheus.Desc
-	devices  *prometheus.Desc
-	doubtful *prometheus.Desc
-
-	all []*prometheus.Desc
-}
-
-// checkLabels tell checks apart; a scrape in which two are the same is refused whole.
-var checkLabels = []string{"cluster", "kind", "api_version", "namespace", "name", "source"}
-
-func newGauges(status func() []engine.ClusterStatus, tally func() (map[sweep.Group]int, map[string]int)) *gauges {
-	g := &gauges{status: status, tally: tally}
-	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		d := prometheus.NewDesc(name, help, labels, nil)
-		g.all = append(g.all, d)
-		return d
-	}
-	g.armed = describe("fenced_armed", "1 when fenced acts without orders from people: on what checks find, or on requests.", "cluster")
-	g.paused = describe("fenced_paused", "1 while a person paused the cluster.", "cluster")
-	g.owner = describe("fenced_owner", "1 while this instance may act on the cluster.", "cluster")
-	g.epoch = describe("fenced_epoch", "Grows each time the cluster changes hands; 0 = nobody owns it.", "cluster")
-	g.viewAge = describe("fenced_view_age_seconds", "Age of the view of the cluster.", "cluster")
-	g.refused = describe("fenced_targets_refused", "Targets that a check wants remediated, and Waiting runs, that something refuses now, by reason.", "cluster", "reason")
-	g.inFlight = describe("fenced_remediations_in_flight", "Open runs by step.", "cluster", "step")
-	g.waiting = describe("fenced_remediations_waiting", "Runs that stopped for a reason that may heal, and go on by themselves.", "cluster")
-	g.held = describe("fenced_remediations_held", "Runs that need a human.", "cluster")
-	g.deleting = describe("fenced_machine_deletions", "Machines deleted by fenced that still exist, or whose Nodes do, by state.", "cluster", "state")
-	g.expected = describe("fenced_check_targets", "Targets that a check counts.", checkLabels...)
-	g.healthy = describe("fenced_check_healthy", "Healthy targets of a check.", checkLabels...)
-	g.allowed = describe("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels...)
-	g.devices = describe("fenced_bmc_devices", "BMCs and outlets by what the newest look came to.", "cluster", "driver", "state")
-	g.doubtful = describe("fenced_bmc_not_dependable", "BMCs and outlets that a fence could not rely on.", "cluster")
-	return g
-}
-
-// Describe implements prometheus.Collector.
-func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range g.all {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	devices, doubtful := g.tally()
-	for k, n := range devices {
-		ch <- prometheus.MustNewConstMetric(g.devices, prometheus.GaugeValue, float64(n), k.Cluster, string(k.Driver), string(k.State))
-	}
-	for _, c := range g.status() {
-		set := func(d *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.Name}, labels...)...)
-		}
-		set(g.armed, boolGauge(c.Armed))
-		set(g.paused, boolGauge(c.Paused != ""))
-		set(g.owner, boolGauge(c.Owner && c.Idle == ""))
-		set(g.epoch, float64(c.Epoch))
-		set(g.viewAge, c.View.Age.Seconds())
-		set(g.deleting, float64(c.Deleting), "deleting")
-		set(g.deleting, float64(c.Overdue), "overdue")
-		set(g.doubtful, float64(doubtful[c.Name]))
-		for code, targets := range refusedTargets(c.Refused) {
-			set(g.refused, float64(len(targets)), string(code))
-		}
-		g.collectRuns(c.Runs, set)
-		g.collectChecks(c.Checks, set)
-	}
-}
-
-// collectRuns counts the open runs by step; those that stopped have metrics of their own.
-func (g *gauges) collectRuns(runs []remediate.Run, set func(d *prometheus.Desc, v float64, labels ...string)) {
-	steps := map[remediate.Step]float64{}
-	for _, r := range runs {
-		steps[r.Step]++
-	}
-	set(g.waiting, steps[remediate.Waiting])
-	set(g.held, steps[remediate.Held])
-	delete(steps, remediate.Waiting)
-	delete(steps, remediate.Held)
-	for step, n := range steps {
-		set(g.inFlight, n, string(step))
-	}
-}
-
-func (g *gauges) collectChecks(checks []policy.CheckReport, set func(d *prometheus.Desc, v float64, labels ...string)) {
-	for i := range checks {
-		k := &checks[i]
-		labels := []string{k.Kind, k.APIVersion, k.Namespace, k.Name, k.Source}
-		set(g.expected, float64(k.Expected), labels...)
-		set(g.healthy, float64(k.Healthy), labels...)
-		set(g.allowed, boolGauge(k.Allowed), labels...)
-	}
-}
-
-// refusedTargets are the names of the refused targets, by reason. Two checks that refuse a target
-// for one reason count once.
-func refusedTargets(list []admit.Refused) map[reason.Code]map[string]bool {
-	targets := map[reason.Code]map[string]bool{}
-	for i := range list {
-		r := &list[i]
-		if targets[r.Gate.Reason] == nil {
-			targets[r.Gate.Reason] = map[string]bool{}
-		}
-		targets[r.Gate.Reason][cmp.Or(r.Node, r.Machine)] = true
-	}
-	return targets
-}
-
-func boolGauge(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// scrapeRetry is the pause between two attempts to listen on an address that is in use.
-const scrapeRetry = 2 * time.Second
-
-// scrapeDoor serves the metrics. Any user of the host can take its port first: that is logged,
-// and nothing else depends on it.
-type scrapeDoor struct {
-	addr string
-	log  *zap.Logger
-	ln   net.Listener // nil while somebody else listens there
-	told bool
-}
-
-// openMetrics listens before the daemon is ready, so that the metrics can be read from then on.
-func openMetrics(addr string, log *zap.Logger) *scrapeDoor {
-	d := &scrapeDoor{addr: addr, log: log}
-	d.open()
-	return d
-}
-
-func (d *scrapeDoor) open() {
-	ln, err := net.Listen("tcp", d.addr)
-	switch {
-	case err != nil:
-		d.logOnce(err)
-	case d.told:
-		d.told = false
-		d.log.Info("metrics are served again", zap.String("address", d.addr))
-	}
-	d.ln = ln
-}
-
-// logOnce logs that the metrics are not served, once until they are served again.
-func (d *scrapeDoor) logOnce(err error) {
-	if !d.told {
-		d.log.Warn("metrics are not served, which is tried again; fencing does not depend on them", zap.String("address", d.addr), zap.Error(err))
-	}
-	d.told = true
-}
-
-// keep answers scrapes until ctx ends.
-func (d *scrapeDoor) keep(ctx context.Context, pages http.Handler) error {
-	for {
-		if d.ln != nil {
-			if err := serveScrapes(ctx, d.ln, pages); ctx.Err() == nil {
-				d.logOnce(err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(scrapeRetry):
-		}
-		d.open()
-	}
-}
-
-// serveScrapes answers scrapes until ctx ends, or until the listener fails.
-func serveScrapes(ctx context.Context, ln net.Listener, pages http.Handler) error {
-	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a scrape cut short is no loss
-	defer stop()
-	return s.Serve(ln)
 }

@@ -282,6 +282,7 @@ func (d *fenced) lostByRenaming(running, next config.Config) error {
 // apply adds and removes the clusters. It returns when the removed ones have stopped.
 func (ch *clusterChange) apply(ctx context.Context) {
 	for _, built := range ch.added {
+		ch.d.metrics.follow(built.options.Name)
 		ch.d.clusters.attach(built)
 	}
 	ch.engine.Apply(ctx)

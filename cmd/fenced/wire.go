@@ -137,6 +137,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries config.Hosts, policies
 	d.clusters = &clusters{storeID: opt.StoreID, instance: instance, log: d.log}
 	var built []builtCluster
 	for _, c := range d.cfg.Clusters {
+		d.metrics.follow(c.Name)
 		why := filesRefused(d.cfg, c.Name, refused, entries)
 		if why != "" {
 			d.log.Error("nothing begins in a cluster, because of its files", zap.String("cluster", c.Name), zap.String("why", why+": "+wire.CorrectFiles))

@@ -209,7 +209,7 @@ func (c *Cluster) abortUncertain(ctx context.Context, r remediate.Run) {
 // showEnded puts a run that has ended into the Model and reports its end.
 func (c *Cluster) showEnded(r remediate.Run) {
 	c.model.Runs.Put(r)
-	c.emit(event.Event{Type: event.Stepped, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note})
+	c.emit(event.Event{Type: event.Stepped, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note, Began: r.Began(), Left: r.Left()})
 	c.Wake()
 }
 

@@ -35,6 +35,10 @@ type Event struct {
 	Check  string // the check that asked for a run, or that changed
 	Inputs string // what was seen when an action was decided
 	Gates  []reason.Gate
+	// Began is when the run began, and Left the stay in a step that is over with this event: both for
+	// Stepped alone, from the record of the run, which outlives restarts.
+	Began time.Time
+	Left  remediate.Visit
 	// Recorded: Options.Record has made it durable already.
 	Recorded bool
 

@@ -291,6 +291,9 @@ const (
 	StateInvalid  State = "Invalid"
 )
 
+// States lists the states.
+var States = []State{StateActive, StatePaused, StateDisabled, StateInvalid}
+
 // CheckReport is the result of one check.
 type CheckReport struct {
 	Kind       string `json:"kind"`

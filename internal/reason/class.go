@@ -11,6 +11,9 @@ const (
 	Person    Class = "person"    // a person must find out what is true, and decide
 )
 
+// Classes lists the classes.
+var Classes = []Class{Transient, Mended, Person}
+
 // ClassOf returns the class of a code; "" for a code that stops nothing.
 func ClassOf(c Code) Class { return classes[c] }
 

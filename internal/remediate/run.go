@@ -29,6 +29,12 @@ const (
 	Reprovisioned Step = "Reprovisioned"
 )
 
+// Steps are the six steps, in their order; Ends are the ends of a run.
+var (
+	Steps = []Step{PowerOff, DeleteNode, PowerOn, AwaitNode, RestoreNode, Reprovision}
+	Ends  = []Step{Done, Aborted, Reprovisioned}
+)
+
 // Ended says whether nothing more will be done for this run.
 func (s Step) Ended() bool { return s == Done || s == Aborted || s == Reprovisioned }
 
@@ -264,6 +270,16 @@ func (r Run) Began() time.Time {
 		return r.Steps[0].Started
 	}
 	return r.Started
+}
+
+// Left is the newest stay in a step that is over; the zero Visit while the run is in its first step.
+func (r Run) Left() Visit {
+	for _, v := range slices.Backward(r.Steps) {
+		if !v.Ended.IsZero() {
+			return v
+		}
+	}
+	return Visit{}
 }
 
 // Deadline is when the time of the current step is over; zero when it has none.

@@ -274,6 +274,17 @@ func TestVisitTellsItsReason(t *testing.T) {
 	assert.Equal(t, reason.PowerOffFailed, held.Steps[0].Reason())
 }
 
+// What is measured of a step comes from the record, so that a restart loses nothing of it.
+func TestNewestStayThatIsOver(t *testing.T) {
+	r := Begin(Run{}, noon)
+	assert.Zero(t, r.Left())
+	r, _, _ = enter(r, DeleteNode, "", noon.Add(minute))
+	assert.Equal(t, Visit{Step: PowerOff, Attempt: 1, Started: noon, Ended: noon.Add(minute)}, r.Left())
+	r, _, _ = finish(r, Aborted, reason.Recovered, "", noon.Add(3*minute))
+	assert.Equal(t, DeleteNode, r.Left().Step)
+	assert.Equal(t, 2*minute, r.Left().Ended.Sub(r.Left().Started))
+}
+
 // The record of a run that tries again for weeks stays small: the store takes no record of any size.
 // When it began, that it has been at step 5, and what happened last are still in it.
 func TestJournalOfALongRunIsShortened(t *testing.T) {

@@ -334,7 +334,7 @@ func (w *worker) adopt(ctx context.Context, saved remediate.Run) {
 		return
 	}
 	w.powerFailure, w.clusterFailure = readFailure{}, readFailure{} // status shows the errors of the present step
-	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
+	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved), Began: saved.Began(), Left: saved.Left()})
 	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // on a confirmation nobody has compared the identity
 		w.r.opt.Hosts.PinProven(ctx, saved)
 	}

@@ -25,6 +25,9 @@ const (
 	StateUnproven  State = "unproven" // it answers, and nothing proves its identity
 )
 
+// States lists the states.
+var States = []State{StateUnchecked, StateOK, StateFailed, StateMismatch, StateUnproven}
+
 // Result is what is known about one device.
 type Result struct {
 	Cluster string

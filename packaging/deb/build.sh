@@ -22,7 +22,7 @@ mkdir -p "$top/src/bin"
 cd "$here/../.."
 cp -R LICENSE README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md configs docs packaging "$top/src/"
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false"
-ldflags="-s -w -buildid= -X main.version=$version"
+ldflags="-s -w -buildid= -X main.version=$version -X main.revision=$(packaging/revision.sh)"
 GOARCH=$target go build -ldflags "$ldflags" -o "$top/src/bin/" ./cmd/...
 if [ "$target" != "$native" ]; then # it writes the completions
 	go build -ldflags "$ldflags" -o "$top/native/" ./cmd/fencectl

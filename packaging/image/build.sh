@@ -19,7 +19,7 @@ root=$top/root
 
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false"
 mkdir -p "$root"/usr/{bin,libexec/fenced,share/licenses/fenced,share/fenced} "$root"/{etc/fenced,tmp,run/fenced,var/lib/fenced,proc,sys,dev}
-ldflags="-s -w -buildid= -X main.version=$version"
+ldflags="-s -w -buildid= -X main.version=$version -X main.revision=$(packaging/revision.sh)"
 GOARCH=$arch go build -ldflags "$ldflags" -o "$root/usr/libexec/fenced/fenced" ./cmd/fenced
 GOARCH=$arch go build -ldflags "$ldflags" -o "$root/usr/bin/fencectl" ./cmd/fencectl
 ln -s ../libexec/fenced/fenced "$root/usr/bin/fenced"

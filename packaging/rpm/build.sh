@@ -41,8 +41,9 @@ SOURCE_DATE_EPOCH=$(date -d "$day 00:00" +%s)
 export SOURCE_DATE_EPOCH
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
 	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
-# Who rebuilds the source RPM names no version.
-sed "s/^%{!?fenced_version: .*/%{!?fenced_version: %global fenced_version $version}/" packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
+# Who rebuilds the source RPM names no version, and has no git.
+sed -e "s/^%{!?fenced_version: .*/%{!?fenced_version: %global fenced_version $version}/" \
+	-e "s/^%{!?fenced_revision: .*/%{!?fenced_revision: %global fenced_revision $(packaging/revision.sh)}/" packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
 touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
 
 rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \

@@ -321,9 +321,10 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	well, silent, refused := s.Worker("well"), s.Worker("silent"), s.Worker("refused")
 	giveBack := forbidDeletion(ctx, t, s) // so that an action fails, and is tried again
 	well.Kubelet.Hang()
-	require.Eventually(t, func() bool { return prom.series(ctx, t, "fenced_failures_total", since) > 0 }, patience, time.Second)
+	require.Eventually(t, func() bool { return prom.series(ctx, t, "fenced_failures_total > 0", since) > 0 }, patience, time.Second)
 	giveBack()
 	awaitRun(ctx, t, s, well.Name, result(wire.ResultDone))
+	require.Eventually(t, func() bool { return prom.alerts(ctx, t)["FencedRemediationRan"] }, patience, time.Second, "the first run since the start")
 	silent.Kubelet.Hang()
 	awaitOff(t, silent)
 	require.NoError(t, goBMC(t, silent).Hang(true))
@@ -340,10 +341,22 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	var got map[string]bool
 	require.Eventually(t, func() bool {
 		got = prom.alerts(ctx, t)
+		delete(got, "FencedRemediationRan") // it clears by itself
 		return assert.ObjectsAreEqual(want, got)
 	}, patience, time.Second, "%v", got)
 
-	requireGoodNames(t, get(ctx, t, http.DefaultTransport, "http://"+target+"/metrics"))
+	scrape := get(ctx, t, http.DefaultTransport, "http://"+target+"/metrics")
+	requireGoodNames(t, scrape)
+	for _, w := range s.Workers {
+		assert.NotRegexp(t, `="[^"]*`+w.Name+`[^"]*"`, scrape, "no label names a Node")
+	}
+	for _, series := range []string{
+		`fenced_remediation_begins_total{cluster="scene"}`, `fenced_remediations_total{cluster="scene",result="Done"}`,
+		`fenced_remediation_held_begins_total{class="transient",cluster="scene"}`,
+		`fenced_remediation_duration_seconds_count{cluster="scene",result="Done"}`, `fenced_remediation_step_duration_seconds_count{step="DeleteNode"}`,
+	} {
+		assert.Regexp(t, "\n"+regexp.QuoteMeta(series)+" [1-9]", scrape)
+	}
 	var seen struct{ Data []string }
 	require.NoError(t, prom.get(ctx, "/api/v1/label/__name__/values", nil, &seen))
 	for _, file := range []string{"../../configs/prometheus/fenced.rules.yaml", "../../configs/grafana/fenced.json"} {

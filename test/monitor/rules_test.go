@@ -5,9 +5,14 @@ package monitor
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,11 +100,22 @@ func TestEachAlertFiresAndClears(t *testing.T) {
 	}
 }
 
+// testsOf are the tests of one alert, as a file for promtool.
+func testsOf(t *testing.T, alert string) []byte {
+	t.Helper()
+	var all map[string]any
+	read(t, testsFile, &all)
+	all["tests"] = slices.DeleteFunc(all["tests"].([]any), func(c any) bool {
+		return c.(map[string]any)["alert_rule_test"].([]any)[0].(map[string]any)["alertname"] != alert
+	})
+	return must.Do(json.Marshal(all))(t)
+}
+
 // The tests of the rules can fail: they notice an alert that never fires, and one that
 // always does.
 func TestBrokenAlertsAreNoticed(t *testing.T) {
-	tests := must.Do(os.ReadFile(testsFile))(t)
 	for i, r := range readRules(t).Groups[0].Rules {
+		tests := testsOf(t, r["alert"].(string))
 		for _, expr := range []string{"vector(0) > 1", "vector(1)"} {
 			broken := readRules(t)
 			broken.Groups[0].Rules[i]["expr"] = expr
@@ -109,22 +125,54 @@ func TestBrokenAlertsAreNoticed(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "test.yaml"), tests, 0o600))
 			out, err := promtool(t, "test", "rules", filepath.Join(dir, "test.yaml"))
 			assert.Error(t, err, "%s with the expression %s passed", r["alert"], expr)
-			assert.Contains(t, out, r["alert"])
+			assert.Contains(t, out, "alertname: "+r["alert"].(string))
 		}
 	}
 }
 
-// Each alert says how bad it is and what to do, and the documents explain it.
+// Each alert says how bad it is and what to do, and the page has a row and a section of each. No section is of an alert
+// that is gone.
 func TestAlertsAreExplained(t *testing.T) {
-	text := must.Do(os.ReadFile("../../docs/alerts.md"))(t)
+	page := string(must.Do(os.ReadFile("../../docs/alerts.md"))(t))
+	var alerts []string
 	for _, r := range readRules(t).Groups[0].Rules {
-		name := r["alert"].(string)
-		assert.Contains(t, []any{"critical", "warning"}, r["labels"].(map[string]any)["severity"], name)
-		notes := r["annotations"].(map[string]any)
+		name, notes := r["alert"].(string), r["annotations"].(map[string]any)
+		severity := r["labels"].(map[string]any)["severity"]
+		assert.Contains(t, []any{"critical", "warning", "info"}, severity, name)
 		assert.NotEmpty(t, notes["summary"], name)
 		assert.Regexp(t, `fencectl |systemctl `, notes["description"], name)
-		assert.Contains(t, string(text), "| `"+name+"` |")
+		assert.Contains(t, page, fmt.Sprintf("| [`%s`](alerts.md#%s) | %s | ", name, strings.ToLower(name), severity))
+		_, section, _ := strings.Cut(page, "\n### "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n#")
+		assert.Regexp(t, "`(?:fencectl|systemctl|journalctl) ", section, "%s: the section says what to do", name)
+		alerts = append(alerts, name)
 	}
+	var sections []string
+	for _, m := range regexp.MustCompile(`(?m)^### (Fenced\w+)$`).FindAllStringSubmatch(page, -1) {
+		sections = append(sections, m[1])
+	}
+	assert.ElementsMatch(t, alerts, sections)
+}
+
+var update = flag.Bool("update", false, "write the address of the runbooks into the rules and their tests anew")
+
+// The address of the page of the runbooks stands in the head of the rules. Each alert leads to its own section there, which
+// TestAlertsAreExplained finds: a forge calls it by the name in small letters.
+func TestRunbooksAreSectionsOfThePage(t *testing.T) {
+	base := regexp.MustCompile(`(?m)^# runbooks: (https://\S+/docs/alerts\.md)$`).FindSubmatch(must.Do(os.ReadFile(rulesFile))(t))
+	require.NotNil(t, base)
+	if *update {
+		for _, file := range []string{rulesFile, testsFile} {
+			text := regexp.MustCompile(`(runbook_url: ")[^"#]*#`).ReplaceAll(must.Do(os.ReadFile(file))(t), append([]byte("${1}"), append(base[1], '#')...))
+			require.NoError(t, os.WriteFile(file, text, 0o600))
+		}
+	}
+	for _, r := range readRules(t).Groups[0].Rules {
+		name := r["alert"].(string)
+		assert.Equal(t, string(base[1])+"#"+strings.ToLower(name), r["annotations"].(map[string]any)["runbook_url"], name)
+	}
+	page := string(must.Do(os.ReadFile("../../docs/alerts.md"))(t))
+	assert.Contains(t, page, "sed -i 's|"+string(base[1])+"|", "the page says how to name another address")
 }
 
 // What is on the disk is what Grafana would write, so that a change shows in a diff.
