@@ -107,7 +107,7 @@ var othersKeys = []string{
 	"escalatingRemediations", "nodeStartupTimeoutSeconds", "triggerIf", "unhealthyNodeConditions",
 	"leaseDurationSeconds", "nodeLeaseDurationSeconds", "maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
 	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus", "failureReason", "failureMessage", "observedNodes", "healthyNodes", "unhealthyNodes",
-	"fenceState", "runStrategy",
+	"fenceState", "runStrategy", "reportingController", "reportingComponent", "reportingInstance",
 }
 
 // fileName tells a name like audit.jsonl from a key.
