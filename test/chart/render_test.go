@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,7 +73,7 @@ func objects(t *testing.T, manifest string) map[string]object {
 func render(t *testing.T, values map[string]any, groups ...string) map[string]object {
 	t.Helper()
 	args := []string{"template", "fenced", chartDir, "--namespace", "fenced"}
-	for _, key := range slices.Sorted(maps(values)) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		text := must.Do(json.Marshal(values[key]))(t)
 		args = append(args, "--set-json", key+"="+string(text))
 	}
@@ -82,16 +83,6 @@ func render(t *testing.T, values map[string]any, groups ...string) map[string]ob
 	out, err := helm(t, args...)
 	require.NoError(t, err, "%s", out)
 	return objects(t, out)
-}
-
-func maps[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // The API groups of each kind of cluster, as a look at it finds them.
@@ -226,7 +217,7 @@ func daemonValues() map[string]any {
 // directory that nobody may write. Its fenced.yaml is one.
 func TestDaemonOfTheChart(t *testing.T) {
 	got := render(t, daemonValues())
-	names := slices.Sorted(maps(got))
+	names := slices.Sorted(maps.Keys(got))
 	assert.Equal(t, []string{"ConfigMap fenced fenced", "Deployment fenced fenced", "PersistentVolumeClaim fenced fenced-state", "Service fenced fenced-metrics"}, names)
 	spec := got["Deployment fenced fenced"]["spec"].(object)
 	assert.Equal(t, float64(1), spec["replicas"])
@@ -270,7 +261,7 @@ func TestDaemonOfTheChart(t *testing.T) {
 		values := daemonValues()
 		change(values)
 		args := []string{"template", "fenced", chartDir}
-		for _, key := range slices.Sorted(maps(values)) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
 			text := must.Do(json.Marshal(values[key]))(t)
 			args = append(args, "--set-json", key+"="+string(text))
 		}
