@@ -24,32 +24,35 @@ type piece struct {
 	values    map[string]any
 	templates []string
 	files     []string
+	text      string // a manifest of its own
 }
 
 // pieces are all directories of configs/kustomize.
 var pieces = map[string]piece{
 	"observe": {"What fenced needs in a cluster with `mode: observe`. Make the namespace fenced first: kubectl create namespace fenced fails if somebody else has it.",
-		map[string]any{"mode": "observe", "apiGroups": allGroups}, []string{"account", "rights-observe"}, nil},
+		map[string]any{"mode": "observe", "apiGroups": allGroups}, []string{"account", "rights-observe"}, nil, ""},
 	"evaluate": {"What fenced needs in a cluster with `mode: evaluate`. Make the namespace fenced first: kubectl create namespace fenced fails if somebody else has it.",
-		map[string]any{"mode": "evaluate", "apiGroups": allGroups}, []string{"account", "rights-evaluate"}, nil},
+		map[string]any{"mode": "evaluate", "apiGroups": allGroups}, []string{"account", "rights-evaluate"}, nil, ""},
 	"respond": {"What fenced needs in a cluster with `mode: respond`. Make the namespace fenced first: kubectl create namespace fenced fails if somebody else has it.",
-		map[string]any{"mode": "respond", "apiGroups": allGroups}, []string{"account", "rights-respond"}, nil},
+		map[string]any{"mode": "respond", "apiGroups": allGroups}, []string{"account", "rights-respond"}, nil, ""},
 	"daemon": {"fenced itself, in a management cluster whose own Nodes it does not fence. Patch the image and the ConfigMap, and make the Secret fenced-files with the key prod.kubeconfig.",
 		map[string]any{"mode": "none", "daemon.enabled": true, "daemon.image.repository": "fenced",
 			"daemon.config.clusters": []any{object{"name": "prod", "kubeconfig": "prod.kubeconfig", "mode": "observe"}},
-			"daemon.secretFiles":     []any{object{"path": "prod.kubeconfig", "secret": "fenced-files", "key": "prod.kubeconfig"}}}, []string{"daemon"}, nil},
+			"daemon.secretFiles":     []any{object{"path": "prod.kubeconfig", "secret": "fenced-files", "key": "prod.kubeconfig"}}}, []string{"daemon"}, nil, ""},
 	"components/medik8s": {"Beside evaluate or respond, where the namespace medik8s-leases exists.",
-		map[string]any{"mode": "evaluate", "medik8s": true}, []string{"rights-medik8s"}, nil},
+		map[string]any{"mode": "evaluate", "medik8s": true}, []string{"rights-medik8s"}, nil, ""},
 	"components/release-pods": {"Beside evaluate or respond, with releasePods in fenced.yaml.",
-		map[string]any{"mode": "evaluate", "releasePods": true}, []string{"release-pods"}, nil},
+		map[string]any{"mode": "evaluate", "releasePods": true}, []string{"release-pods"}, nil, ""},
 	"components/make-requests": {"Beside evaluate or respond, where fenced makes the requests for other remediators.",
-		map[string]any{"mode": "evaluate", "makeRequests": true, "apiGroups": allGroups}, []string{"make-requests"}, nil},
+		map[string]any{"mode": "evaluate", "makeRequests": true, "apiGroups": allGroups}, []string{"make-requests"}, nil, ""},
 	"components/protect-nodes": {"Beside any: the API server refuses what fenced must not do (Kubernetes 1.30 or later). Read configs/kubernetes/protect-nodes.yaml before you use it on OpenShift.",
-		map[string]any{"protectNodes.enabled": true}, []string{"protect-nodes"}, nil},
+		map[string]any{"protectNodes.enabled": true}, []string{"protect-nodes"}, nil, ""},
 	"components/requests": {"Beside any: the kinds FencedRemediation and FencedRemediationTemplate, and the role of the controllers that make such requests.",
-		nil, nil, []string{"crds/fenced.io_fencedremediations.yaml", "crds/fenced.io_fencedremediationtemplates.yaml", "crds/rbac.yaml"}},
+		nil, nil, []string{"crds/fenced.io_fencedremediations.yaml", "crds/fenced.io_fencedremediationtemplates.yaml", "crds/rbac.yaml"}, ""},
 	"components/alerts": {"Beside any, where the Prometheus operator is: the alerts as a PrometheusRule.",
-		map[string]any{}, []string{"prometheusrule"}, nil},
+		map[string]any{}, []string{"prometheusrule"}, nil, ""},
+	"components/namespace": {"Beside any, where an applier makes everything. It takes over a namespace fenced that somebody else has made: see first that there is none.",
+		nil, nil, nil, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fenced}\n"},
 }
 
 // The bases and components are the chart, rendered.
@@ -64,8 +67,11 @@ func TestKustomizeIsTheChart(t *testing.T) {
 			golden(t, filepath.Join(at, filepath.Base(f)), read(t, f))
 		}
 		if p.files == nil {
+			if p.text == "" {
+				p.text = manifest(t, p)
+			}
 			resources = []string{filepath.Base(dir) + ".yaml"}
-			golden(t, filepath.Join(at, resources[0]), manifest(t, p))
+			golden(t, filepath.Join(at, resources[0]), p.text)
 		}
 		kind := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
 		if strings.HasPrefix(dir, "components/") {
@@ -115,7 +121,7 @@ func TestKustomizeBuilds(t *testing.T) {
 		"respond":  {"medik8s": true, "releasePods": true, "makeRequests": true},
 	} {
 		overlay := object{"resources": []string{"../fenced/" + base}}
-		components := []string{"../fenced/components/protect-nodes", "../fenced/components/requests"}
+		components := []string{"../fenced/components/protect-nodes", "../fenced/components/requests", "../fenced/components/namespace"}
 		for wish, component := range map[string]string{"medik8s": "medik8s", "releasePods": "release-pods", "makeRequests": "make-requests"} {
 			if values[wish] != nil {
 				components = append(components, "../fenced/components/"+component)
@@ -133,6 +139,8 @@ func TestKustomizeBuilds(t *testing.T) {
 			assert.Contains(t, got, key)
 			delete(got, key)
 		}
+		assert.Contains(t, got, "Namespace  fenced")
+		delete(got, "Namespace  fenced")
 		values["mode"], values["apiGroups"], values["protectNodes.enabled"] = base, allGroups, true
 		assert.Equal(t, render(t, values), got, base)
 	}

@@ -167,6 +167,9 @@ func TestChartIsWhatThePackageHas(t *testing.T) {
 				if _, is := o["subjects"]; is {
 					o["subjects"] = []any{object{"kind": "ServiceAccount", "name": "fenced", "namespace": "fenced"}}
 				}
+				if _, is := o["aggregationRule"]; is {
+					delete(o, "rules") // they are none of the chart's
+				}
 				want[key] = o
 			}
 		}
@@ -281,4 +284,35 @@ func TestChartIsClean(t *testing.T) {
 	var meta struct{ Version, AppVersion string }
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "chart/Chart.yaml")), &meta))
 	assert.Equal(t, []string{version[1], version[1]}, []string{meta.Version, meta.AppVersion})
+}
+
+// The table of values in docs/install.md has each value with its default, and no other.
+func TestValuesAreDocumented(t *testing.T) {
+	var values any
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "chart/values.yaml")), &values))
+	want := map[string]string{}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		if m, is := v.(object); is && len(m) > 0 {
+			for key, below := range m {
+				walk(strings.TrimPrefix(path+"."+key, "."), below)
+			}
+			return
+		}
+		text := string(must.Do(json.Marshal(v))(t))
+		if s, is := v.(string); is && s != "" {
+			text = s
+		}
+		want[path] = text
+	}
+	walk("", values)
+	page := string(must.Do(os.ReadFile("../../docs/install.md"))(t))
+	_, table, found := strings.Cut(page, "### Values of the chart\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n### ")
+	got := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(table, -1) {
+		got[row[1]] = row[2]
+	}
+	assert.Equal(t, want, got)
 }

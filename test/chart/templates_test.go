@@ -136,8 +136,8 @@ func condition(name string) string {
 // rules are the rules of a role.
 func rules(t *testing.T, list *yaml.Node) string {
 	t.Helper()
-	if len(list.Content) == 0 {
-		return "rules: []\n"
+	if len(list.Content) == 0 { // a controller of Kubernetes aggregates them, and Helm may not write what that owns
+		return ""
 	}
 	text := "rules:\n"
 	for _, rule := range list.Content {
