@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
@@ -182,20 +183,24 @@ func TestChartGrantsWhatTheModeUses(t *testing.T) {
 	everything["mode"] = "respond"
 	release(everything)
 	exactly("respond", given{uses: []use{sees, acts}, served: all, secretIn: rig.Namespace, medik8s: true, metal3: true, roles: []string{"fenced-release-pods", "fenced-templates-known"}})
-	daemonIsRun(ctx, t, c)
+	daemonIsTaken(ctx, t, c)
 	kubeconfigByHand(ctx, t, admin)
 }
 
-// daemonIsRun: the controllers take the Deployment and make its one pod.
-func daemonIsRun(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
+// daemonIsTaken: the API server takes the Deployment, and would take its pod.
+func daemonIsTaken(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
 	t.Helper()
-	pods := c.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("fenced")
-	var list *unstructured.UnstructuredList
-	k8stest.Until(t, "the pod of the daemon", func() bool {
-		list = must.Do(pods.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fenced"}))(t)
-		return len(list.Items) > 0
-	})
-	assert.Len(t, list.Items, 1)
+	in := func(group, resource string) dynamic.ResourceInterface {
+		return c.Dynamic().Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace("fenced")
+	}
+	deployment := must.Do(in("apps", "deployments").Get(ctx, "fenced", metav1.GetOptions{}))(t)
+	template, _, _ := unstructured.NestedMap(deployment.Object, "spec", "template")
+	pod := &unstructured.Unstructured{Object: template}
+	pod.SetAPIVersion("v1")
+	pod.SetKind("Pod")
+	pod.SetName("fenced")
+	must.Do(in("", "pods").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(t)
+	must.Do(in("", "persistentvolumeclaims").Get(ctx, "fenced-state", metav1.GetOptions{}))(t)
 }
 
 // kubeconfigByHand: the commands of docs/install.md make a kubeconfig out of the token of the chart, and it is that of fenced.
