@@ -37,7 +37,7 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 	test/deps.sh
 	test/vm/kernel.sh >/dev/null
 
-controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once; it prints how long each takes
+controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager, kubectl and helm once; it prints how long each takes
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
@@ -135,10 +135,12 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and drawings of docs/
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the chart and the bases, tables and drawings of docs/
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
+	$(GO) test ./test/chart -run '^TestTemplatesAreMadeFromTheManifests$$' -update
+	$(GO) test ./test/chart -run '^TestKustomizeIsTheChart$$' -update
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
 
 # In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.

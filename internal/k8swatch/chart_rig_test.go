@@ -142,7 +142,7 @@ func (g given) wrong(ctx context.Context, t *testing.T, c *rig.ControlPlane) (wr
 // Helm installs the chart into a real API server: first observe, for what that serves, then evaluate, then evaluate with all that
 // may be added. Each verb that fenced uses in the mode is allowed, and each other one denied.
 func TestChartGrantsWhatTheModeUses(t *testing.T) {
-	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, 5*time.Minute)
+	c, ctx := rigtest.Own(t, rig.Options{CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.PrometheusOperator}}), rigtest.Context(t, 5*time.Minute)
 	forgetRights(t, c)
 	for _, name := range []string{"fenced", "medik8s-leases"} {
 		require.NoError(t, c.CreateNamespace(ctx, name))
@@ -184,6 +184,9 @@ func TestChartGrantsWhatTheModeUses(t *testing.T) {
 	release(everything)
 	exactly("respond", given{uses: []use{sees, acts}, served: all, secretIn: rig.Namespace, medik8s: true, metal3: true, roles: []string{"fenced-release-pods", "fenced-templates-known"}})
 	daemonIsTaken(ctx, t, c)
+	for resource, version := range map[string]string{"prometheusrules": "v1", "scrapeconfigs": "v1alpha1"} {
+		must.Do(c.Dynamic().Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: version, Resource: resource}).Namespace("fenced").Get(ctx, "fenced", metav1.GetOptions{}))(t)
+	}
 	kubeconfigByHand(ctx, t, admin)
 }
 
