@@ -188,6 +188,10 @@ func TestChartGrantsWhatTheModeUses(t *testing.T) {
 		must.Do(c.Dynamic().Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: version, Resource: resource}).Namespace("fenced").Get(ctx, "fenced", metav1.GetOptions{}))(t)
 	}
 	kubeconfigByHand(ctx, t, admin)
+	// Rotated: the old token is void with its Secret, and Helm makes another.
+	require.NoError(t, c.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("fenced").Delete(ctx, "fenced-token", metav1.DeleteOptions{}))
+	release(everything)
+	kubeconfigByHand(ctx, t, admin)
 }
 
 // daemonIsTaken: the API server takes the Deployment, and would take its pod.
@@ -206,10 +210,10 @@ func daemonIsTaken(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
 	must.Do(in("", "persistentvolumeclaims").Get(ctx, "fenced-state", metav1.GetOptions{}))(t)
 }
 
-// kubeconfigByHand: the commands of docs/install.md make a kubeconfig out of the token of the chart, and it is that of fenced.
+// kubeconfigByHand: the commands of docs/helm.md make a kubeconfig out of the token of the chart, and it is that of fenced.
 func kubeconfigByHand(ctx context.Context, t *testing.T, admin string) {
 	t.Helper()
-	page := string(must.Do(os.ReadFile("../../docs/install.md"))(t))
+	page := string(must.Do(os.ReadFile("../../docs/helm.md"))(t))
 	_, rest, found := strings.Cut(page, "<!-- test: kubeconfig -->\n")
 	require.True(t, found)
 	_, rest, _ = strings.Cut(rest, "```sh\n")

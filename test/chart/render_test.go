@@ -286,7 +286,7 @@ func TestChartIsClean(t *testing.T) {
 	assert.Equal(t, []string{version[1], version[1]}, []string{meta.Version, meta.AppVersion})
 }
 
-// The table of values in docs/install.md has each value with its default, and no other.
+// The table of values in docs/helm.md has each value with its default, and no other.
 func TestValuesAreDocumented(t *testing.T) {
 	var values any
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "chart/values.yaml")), &values))
@@ -306,10 +306,9 @@ func TestValuesAreDocumented(t *testing.T) {
 		want[path] = text
 	}
 	walk("", values)
-	page := string(must.Do(os.ReadFile("../../docs/install.md"))(t))
-	_, table, found := strings.Cut(page, "### Values of the chart\n")
+	page := string(must.Do(os.ReadFile("../../docs/helm.md"))(t))
+	_, table, found := strings.Cut(page, "## Values of the chart\n")
 	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n### ")
 	got := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(table, -1) {
 		got[row[1]] = row[2]
