@@ -57,6 +57,7 @@ var pieces = map[string]piece{
 
 // The bases and components are the chart, rendered.
 func TestKustomizeIsTheChart(t *testing.T) {
+	templatesAreMade(t) // or -update renders those of before
 	dirs := map[string]bool{}
 	for dir, p := range pieces {
 		at := filepath.Join("kustomize", dir)

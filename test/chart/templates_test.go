@@ -50,7 +50,10 @@ var copied = map[string]string{
 }
 
 // The chart repeats no manifest by hand.
-func TestTemplatesAreMadeFromTheManifests(t *testing.T) {
+func TestTemplatesAreMadeFromTheManifests(t *testing.T) { templatesAreMade(t) }
+
+func templatesAreMade(t *testing.T) {
+	t.Helper()
 	for file, c := range made {
 		text := fmt.Sprintf("{{- /* Made from configs/%s by go test ./test/chart -update. */ -}}\n{{- if %s }}\n{{- $groups := include \"fenced.groups\" . | fromJsonArray }}\n", c.from, c.when)
 		for _, doc := range documents(t, read(t, c.from)) {
