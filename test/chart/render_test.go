@@ -254,6 +254,10 @@ func TestDaemonOfTheChart(t *testing.T) {
 	assert.Equal(t, filepath.Join(dir, "prod.kubeconfig"), c.Clusters[0].Kubeconfig)
 	assert.Empty(t, c.Control.Group)
 	assert.Equal(t, ":9870", c.Metrics.Listen)
+	c.Hosts = filepath.Join(dir, "hosts.d")
+	hosts := must.Do(config.LoadHosts(c))(t)
+	assert.Len(t, hosts, 1)
+	assert.Empty(t, config.CheckCredentials(hosts), "the password is where hosts.d says")
 
 	for want, change := range map[string]func(map[string]any){
 		"daemon.config has no clusters": func(v map[string]any) { delete(v, "daemon.config.clusters") },
