@@ -37,7 +37,7 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 	test/deps.sh
 	test/vm/kernel.sh >/dev/null
 
-controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once; it prints how long each takes
+controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager, kubectl and helm once; it prints how long each takes
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
@@ -141,6 +141,7 @@ golden: ## rewrite what is compared: the golden parts of the policy corpus, the 
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
 	$(GO) test ./test/monitor -run '^TestRunbooksAreSectionsOfThePage$$' -update
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
+	$(GO) test ./test/chart -run '^TestKustomizeIsTheChart$$' -update
 
 # In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.
 demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one, of KUBEBUILDER_ASSETS if set; KEEP=1: leave it running; SVG=FILE: draw it)

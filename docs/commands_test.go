@@ -164,7 +164,7 @@ func fencedFlags(t *testing.T) (flags []string) {
 }
 
 // othersFlags are the flags of other programs that the documents name alone.
-var othersFlags = []string{"--client-cert-auth", "--bump-revision", "--mark-compacted", "--node-monitor-grace-period", "--event-ttl"}
+var othersFlags = []string{"--client-cert-auth", "--bump-revision", "--mark-compacted", "--node-monitor-grace-period", "--event-ttl", "--take-ownership"}
 
 // TestNamedCommandsExist: each verb and each flag that a document names is one of fencectl
 // or of fenced.
@@ -325,7 +325,8 @@ func manPage(t *testing.T, name string) string {
 func TestDocumentedKubectlIsUnderstood(t *testing.T) {
 	dir := must.Do(rig.Kubectl(t.Context(), os.Stderr))(t)
 	understands := func(command string) error {
-		_, err := exec.Command(filepath.Join(dir, "kubectl"), append(words(command), "--help")...).Output()
+		own, _, _ := strings.Cut(command, " -- ") // what follows is another program's
+		_, err := exec.Command(filepath.Join(dir, "kubectl"), append(words(own), "--help")...).Output()
 		return err
 	}
 	seen := map[string]bool{}

@@ -107,7 +107,7 @@ var othersKeys = []string{
 	"escalatingRemediations", "nodeStartupTimeoutSeconds", "triggerIf", "unhealthyNodeConditions",
 	"leaseDurationSeconds", "nodeLeaseDurationSeconds", "maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
 	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus", "failureReason", "failureMessage", "observedNodes", "healthyNodes", "unhealthyNodes",
-	"fenceState", "runStrategy",
+	"fenceState", "runStrategy", "reportingController", "reportingComponent", "reportingInstance", "resources", "components", "users", "contexts",
 }
 
 // fileName tells a name like audit.jsonl from a key.
@@ -116,7 +116,7 @@ var fileName = regexp.MustCompile(`\.(d|db|log|txt|jsonl|ndjson|ya?ml|service|io
 // TestNamedKeysExist: each key of a configuration file that a document names is one.
 func TestNamedKeysExist(t *testing.T) {
 	config, hosts := keysOf(t, "../configs/fenced.yaml"), keysOf(t, "../configs/hosts.d/example.yaml")
-	all := slices.Concat(config, hosts, policyKeys(t))
+	all := slices.Concat(config, hosts, policyKeys(t), keysOf(t, "../configs/chart/values.yaml"))
 	dotted := regexp.MustCompile(`^\w+(?:\[\])?(?:\.[a-z]\w*(?:\[\])?)+\b`)
 	camel := regexp.MustCompile(`^[a-z]+[A-Z][A-Za-z]+(?:$|:)`)
 	pair := regexp.MustCompile(`^[a-z]\w*: [^ ]`)

@@ -154,6 +154,8 @@ type KubeEvent struct {
 	Warning bool
 	// Reason is a CamelCase word, Message a sentence.
 	Reason, Message string
+	// Action is what fenced was doing, a CamelCase word, and Instance the daemon that tells it.
+	Action, Instance string
 }
 
 // RunMark says on a Node or a Machine which run is open on it, as annotations.

@@ -67,7 +67,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	assert.Equal(t, first.GetResourceVersion(), live().GetResourceVersion(), "what is the same is not written")
 	status, _, _ := unstructured.NestedMap(first.Object, "status")
 	assert.Equal(t, []any{"Running", "r1", int64(1)}, []any{status["phase"], status["run"], status["retryCount"]})
-	assert.Len(t, status["conditions"], 3)
+	assert.Len(t, status["conditions"], 6)
 
 	other := q
 	other.UID = "another"

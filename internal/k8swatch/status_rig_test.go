@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
@@ -63,9 +64,9 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	defer func() { stop(); g.Wait() }()
 	for range 2 {
 		k.QueueEvent(event.KubeEvent{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, At: time.Now(), Warning: true,
-			Reason: "RemediationRestricted", Message: strings.Repeat("ä", 1024)})
+			Reason: "RemediationRestricted", Message: strings.Repeat("ä", 1024), Action: "Evaluate", Instance: "bastion-1"})
 	}
-	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name}
+	about := metav1.ListOptions{FieldSelector: "source=fenced,involvedObject.name=" + r.Name}
 	k8stest.Until(t, "the Event is counted", func() bool {
 		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Count == 2
@@ -77,6 +78,9 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	assert.Equal(t, "RemediationRestricted", e.Reason)
 	assert.Equal(t, r.UID, string(e.InvolvedObject.UID))
 	assert.Len(t, e.Message, 1024)
+	assert.Equal(t, []string{"fenced", "fenced.io/fenced", "bastion-1", "Evaluate"}, []string{e.Source.Component, e.ReportingController, e.ReportingInstance, e.Action})
+	newer := must.Do(c.Dynamic().Resource(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}).Namespace(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{}))(t)
+	assert.Equal(t, []any{"fenced.io/fenced", "bastion-1", "Evaluate"}, []any{newer.Object["reportingController"], newer.Object["reportingInstance"], newer.Object["action"]})
 	assert.Zero(t, k.EventsDropped())
 }
 

@@ -237,6 +237,23 @@ func TestFinalizersOfARemediator(t *testing.T) {
 	}
 }
 
+// The API server makes a FencedRemediation with a status that says that nobody has read it. Of another kind that is a
+// status as any other: its remediator may have written it. // I22
+func TestStatusOfANewRequest(t *testing.T) {
+	begun := func(apiVersion, kind string, status map[string]any) bool {
+		q := must.Do(manifest.Request(map[string]any{"apiVersion": apiVersion, "kind": kind,
+			"metadata": map[string]any{"namespace": "ns", "name": "m", "generation": int64(7)}, "status": status}))(t)
+		assert.EqualValues(t, 7, q.Generation)
+		return q.Begun
+	}
+	unread := map[string]any{"observedGeneration": int64(-1)}
+	assert.False(t, begun("fenced.io/v1alpha1", "FencedRemediation", unread))
+	assert.True(t, begun("example.com/v1", "Reboot", unread))
+	for _, status := range []map[string]any{{"observedGeneration": int64(1)}, {"observedGeneration": int64(-1), "phase": "Pending"}, {"phase": "Pending"}} {
+		assert.True(t, begun("fenced.io/v1alpha1", "FencedRemediation", status), status)
+	}
+}
+
 // TestMetal3RequestIsOwnWhereThatIsConfigured, and no other kind is.
 func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
 	fields := func(apiVersion string, limit any) map[string]any {

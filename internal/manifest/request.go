@@ -72,11 +72,17 @@ func Request(fields map[string]any) (policy.Request, error) {
 	}
 	q.Conditions = conditions(o.child("status"))
 	q.UID, q.Deleting = meta.text("uid"), !meta.time("deletionTimestamp").IsZero()
+	q.Generation = int64(meta.whole("generation", 0))
 	if group, _, _ := strings.Cut(q.APIVersion, "/"); group == groupFenced && q.Kind == policy.FencedRemediationKind {
-		q.Power = powerRequest(o.child("spec"), meta, o.child("status"))
+		status := o.child("status")
+		q.Power = powerRequest(o.child("spec"), meta, status)
+		q.Begun = q.Begun && (q.Finalizer || len(status.fields) > 1 || status.whole("observedGeneration", 0) != neverObserved)
 	}
 	return q, o.err()
 }
+
+// neverObserved is the observedGeneration with which the API server makes a FencedRemediation.
+const neverObserved = -1
 
 // isRemediators reports whether a finalizer may be that of a remediator. Kubernetes sets these itself
 // when a deletion treats what the object owns: they say nothing about who is at work. // I22

@@ -152,7 +152,9 @@ type Request struct {
 	// nothing about Nodes there.
 	OnManagementAPI bool
 	UID             string
-	Deleting        bool
+	// Generation counts the changes of its spec.
+	Generation int64
+	Deleting   bool
 	// Power is what a FencedRemediation asks for; nil for requests of other kinds.
 	Power *PowerRequest
 }

@@ -218,11 +218,19 @@ func (r *Report) addCourse(found []news, e event.Event, run remediate.Run) {
 	}
 }
 
+// The actions of Events.
+const (
+	remediates = "Remediate" // it is about a run
+	evaluates  = "Evaluate"  // it is about what a check asks for, or about the check
+)
+
 // note writes the Events for an event. While fenced only observes, it writes none about
 // what it would not do; nor in mode respond about what nobody has requested.
 func (r *Report) note(e event.Event, s State) {
 	var found []news
+	action := evaluates
 	if isOfRun(e) {
+		action = remediates
 		if run, known := r.opt.Run(e.Cluster, e.Run); known {
 			found = ofRun(e, run, s.Checks)
 			r.addCourse(found, e, run)
@@ -241,6 +249,7 @@ func (r *Report) note(e event.Event, s State) {
 				m.c.QueueEvent(event.KubeEvent{
 					APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, OnManagementAPI: o.OnManagementAPI,
 					At: e.At, Warning: rows[n.reason].Warning, Reason: n.reason, Message: n.message,
+					Action: action, Instance: r.opt.Instance,
 				})
 			}
 		}

@@ -36,6 +36,7 @@ func TestWholeCourse(t *testing.T) {
 			want := map[string]object{"Node": {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}, "Machine": objectsOf(target)[Machine], "MachineHealthCheck": machineCheck}[n.Kind]
 			assert.Equal(t, want, object{APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name, UID: n.UID}, "the UID by which `kubectl describe` searches")
 			assert.Contains(t, n.Message, "run r-1 of Node n: ")
+			assert.Equal(t, []string{"Remediate", "f-1"}, []string{n.Action, n.Instance})
 		}
 		assert.Contains(t, d.noted()[0].Message, "Ready=Unknown for 5m")
 	})
@@ -207,6 +208,9 @@ func TestRefusalsAndChecks(t *testing.T) {
 			d.emit(e)
 		}
 		assert.Equal(t, []string{"Warning RemediationRestricted", "Normal RemediationAllowed", "Warning Disabled", "Normal Enabled"}, d.on("MachineHealthCheck"))
+		for _, n := range d.noted() {
+			assert.Equal(t, []string{"Evaluate", "f-1"}, []string{n.Action, n.Instance})
+		}
 		assert.Len(t, d.on("Node"), 2)
 	})
 }

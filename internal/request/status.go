@@ -1,8 +1,8 @@
 // Package request says what a remediation request is told about its run: phase, conditions, and
 // whether its finalizer must stay. It is pure.
 //
-// The conditions are those that medik8s' NodeHealthCheck reads. The Cluster API reads none; it
-// creates and deletes the request.
+// The first three conditions are those that medik8s' NodeHealthCheck reads. The Cluster API reads none; it
+// creates and deletes the request. The others say the phase to whoever knows nothing of the kind (kstatus).
 package request
 
 import (
@@ -31,11 +31,16 @@ const (
 	Processing        = "Processing"
 	SucceededType     = "Succeeded"
 	PermanentDeletion = "PermanentNodeDeletionExpected"
+	Ready             = "Ready"       // nothing more has to be done
+	Reconciling       = "Reconciling" // fenced goes on by itself
+	Stalled           = "Stalled"     // a person is needed, or the request has failed
 )
 
 // Status is what is written into the status of a request.
 type Status struct {
-	Phase      string
+	Phase string
+	// Generation is that of the request whose spec fenced has read.
+	Generation int64
 	Run        string // ID of the run; "" if there was none
 	Retries    int    // power cycles after the first
 	Started    time.Time
@@ -67,7 +72,7 @@ func IsDone(r *remediate.Run) bool {
 // there is none. over: r began for a request that asks for nothing any more. refused says why the target has no run.
 // unknown: a run that was lost with the state may have set the finalizer, and no run has touched the host since.
 func Of(q policy.Requested, r *remediate.Run, over bool, refused Refusal, unknown bool) Status {
-	s := Status{Phase: Pending}
+	s := Status{Phase: Pending, Generation: q.Request.Generation}
 	if r != nil {
 		s.Run, s.Retries, s.Started = r.ID, max(0, r.Attempt-1), r.Began()
 		s.LastError = lastError(r)
@@ -188,8 +193,18 @@ func (s Status) set(phase, processing, succeeded, why, message string) Status {
 		{Processing, processing, why, message},
 		{SucceededType, succeeded, why, message},
 		{PermanentDeletion, "False", "NodeReturns", "the Node registers again under its name"},
+		{Ready, isTrue(phase == Succeeded), why, message},
+		{Reconciling, isTrue(phase == Pending || phase == Running), why, message},
+		{Stalled, isTrue(phase == Held || phase == Failed), why, message},
 	}
 	return s
+}
+
+func isTrue(holds bool) string {
+	if holds {
+		return "True"
+	}
+	return "False"
 }
 
 // ended is set for a request for which nothing more is done.

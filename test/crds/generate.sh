@@ -7,6 +7,7 @@ cd "$(dirname "$0")"
 cluster_api=sigs.k8s.io/cluster-api@v1.14.2
 openshift=github.com/openshift/api@v0.0.0-20260116192047-6fb7fdae95fd
 metal3=github.com/metal3-io/baremetal-operator/apis@v0.9.0
+prometheus=github.com/prometheus-operator/prometheus-operator@v0.85.0
 controller_gen=sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 
 tmp=$(mktemp -d)
@@ -68,3 +69,8 @@ awk '
 	{ print }
 	END { exit !done }
 ' "$tmp/crd/metal3.io_baremetalhosts.yaml" >>metal3/metal3.io_baremetalhosts.yaml
+
+# The kinds of the Prometheus operator that the Helm chart makes.
+src=$(module_dir "$prometheus")/example/prometheus-operator-crd
+one_version v1 "$src/monitoring.coreos.com_prometheusrules.yaml" "$prometheus" prometheus-operator/monitoring.coreos.com_prometheusrules.yaml
+one_version v1alpha1 "$src/monitoring.coreos.com_scrapeconfigs.yaml" "$prometheus" prometheus-operator/monitoring.coreos.com_scrapeconfigs.yaml

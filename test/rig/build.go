@@ -95,6 +95,20 @@ func Kubectl(ctx context.Context, progress io.Writer) (string, error) {
 	return filepath.Dir(path), err
 }
 
+const (
+	helmVersion = "v4.3.1"
+	helmPackage = "helm.sh/helm/v4/cmd/helm"
+	helmFlags   = "-s -w"
+)
+
+// Helm returns the directory that holds helm. Like Binaries, it builds it if this user never did.
+func Helm(ctx context.Context, progress io.Writer) (string, error) {
+	path, err := cached(ctx, "helm", "helm", helmVersion, helmFlags, progress, func(ctx context.Context, module, out string, progress io.Writer) error {
+		return buildOne(ctx, module, out, helmPackage, helmFlags, "helm", "a minute on 2 cores", progress)
+	})
+	return filepath.Dir(path), err
+}
+
 // cached returns a file in the user's cache that is built from the module test/NAME, or the directory that holds such files if file is
 // empty. If it is not there, build makes it beside its place, where it is then put. The directory has another name for each version, for the content
 // of the module and for flags.

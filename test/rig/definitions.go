@@ -37,6 +37,7 @@ const (
 	CAPIStandIn       CRDs = "cluster-api-stand-in" // of Provider
 	// Medik8sRemediators are requests and templates of two of medik8s' remediators.
 	Medik8sRemediators CRDs = "medik8s-remediators"
+	PrometheusOperator CRDs = "prometheus-operator" // PrometheusRule and ScrapeConfig
 )
 
 // defaultCRDs are those of an OpenShift cluster on bare metal.

@@ -200,8 +200,12 @@ func pause(ctx context.Context, d time.Duration) {
 // maxEventMessage is the longest message of an Event that the API server accepts.
 const maxEventMessage = 1024
 
-// reporter is the component that reports the Events.
-const reporter = "fenced"
+// reporter is the component that reports the Events: people read and select it. controller is its name with a
+// domain, as the API of Events wants it.
+const (
+	reporter   = "fenced"
+	controller = "fenced.io/fenced"
+)
 
 // Events writes the Events about the objects of a cluster.
 type Events struct {
@@ -263,7 +267,7 @@ func kubernetesEvent(n event.KubeEvent) *corev1.Event {
 		},
 		Type: corev1.EventTypeNormal, Reason: n.Reason, Message: limitMessage(n.Message),
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
-		Source: corev1.EventSource{Component: reporter}, ReportingController: reporter,
+		Source: corev1.EventSource{Component: reporter}, ReportingController: controller, ReportingInstance: n.Instance, Action: n.Action,
 	}
 	if n.Warning {
 		e.Type = corev1.EventTypeWarning

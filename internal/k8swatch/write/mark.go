@@ -115,6 +115,8 @@ func conditionPathsOf(apiVersion string) conditionPaths {
 // condition is a condition to write.
 type condition struct {
 	kind, status, severity, reason, message string
+	// generation is that of the object about which it speaks; 0: that stays as it is.
+	generation int64
 }
 
 // conditionList is a list of conditions as it is in the API.
@@ -169,6 +171,9 @@ func (l conditionList) with(which conditionStyle, c condition, now time.Time) co
 	} else if c.message == "" {
 		next["message"] = "" // metav1 requires the field
 	}
+	if c.generation > 0 {
+		next["observedGeneration"] = c.generation
+	}
 	at, old := l.find(c.kind)
 	if old == nil {
 		all := append(slices.Clone(l), next)
@@ -180,7 +185,7 @@ func (l conditionList) with(which conditionStyle, c condition, now time.Time) co
 	if old["status"] == c.status && (which == standard || same(old, next, "reason", "severity", "message")) {
 		next["lastTransitionTime"] = old["lastTransitionTime"]
 	}
-	if which == standard && old["observedGeneration"] != nil {
+	if which == standard && c.generation == 0 && old["observedGeneration"] != nil {
 		next["observedGeneration"] = old["observedGeneration"]
 	}
 	all := slices.Clone(l)

@@ -174,11 +174,14 @@ func requestStatus(u *unstructured.Unstructured, s request.Status, now time.Time
 	if old, _, err := unstructured.NestedInt64(u.Object, "status", "retryCount"); err != nil || old != int64(s.Retries) {
 		status["retryCount"] = int64(s.Retries)
 	}
+	if old, _, err := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); err != nil || old != s.Generation {
+		status["observedGeneration"] = s.Generation
+	}
 	shape := conditionPaths{standard: {"conditions"}}
 	old := shape.read(u, standard)
 	list := old
 	for _, k := range s.Conditions {
-		list = list.with(standard, condition{kind: k.Type, status: k.Status, reason: k.Reason, message: limitMessage(k.Message)}, now)
+		list = list.with(standard, condition{kind: k.Type, status: k.Status, reason: k.Reason, message: limitMessage(k.Message), generation: s.Generation}, now)
 	}
 	if !reflect.DeepEqual([]any(list), []any(old)) {
 		shape.write(status, standard, list)

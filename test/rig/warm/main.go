@@ -1,4 +1,4 @@
-// Command warm builds the control plane for the tests and the demo, and the manager of the Cluster API and kubectl for the tests, if
+// Command warm builds the control plane for the tests and the demo, and the manager of the Cluster API, kubectl and helm for the tests, if
 // this user never built them, and says where they are. CI runs it first: a test that
 // needs five silent minutes looks hung. With a directory it puts the programs of a control plane there, and builds nothing else.
 package main
@@ -29,7 +29,7 @@ func main() {
 }
 
 func warm(ctx context.Context) error {
-	for _, build := range []func(context.Context, io.Writer) (string, error){rig.Binaries, rig.ClusterAPIBinary, rig.Kubectl} {
+	for _, build := range []func(context.Context, io.Writer) (string, error){rig.Binaries, rig.ClusterAPIBinary, rig.Kubectl, rig.Helm} {
 		dir, err := build(ctx, os.Stderr)
 		if err != nil {
 			return err
