@@ -68,6 +68,7 @@ var table = map[string]rule{
 	"internal/logging":    {[]string{"wire"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/timeline":   {[]string{"wire", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
+	"internal/page":       {[]string{"wire"}, []string{"k8s.io/apimachinery/pkg/util/duration"}},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
 	"internal/support":    {[]string{"api", "wire", "audit", "bmc", "config"}, nil},
 	"internal/wire":       {[]string{"event", "reason", "remediate"}, nil},
