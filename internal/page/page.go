@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -28,7 +29,10 @@ var style string
 
 // shared are the templates of this package, with the functions that each may use.
 var shared = template.Must(template.New("page").Funcs(template.FuncMap{
-	"moment": moment, "clock": clock, "span": Span, "dash": dash, "or": or, "step": wire.StepNumber, "plural": plural,
+	"moment": moment, "clock": clock, "span": Span, "dash": dash, "step": wire.StepNumber, "plural": plural,
+	"classnote": classNote, "tag": tagOf, "took": func(from, to time.Time) string { return Span(to.Sub(from)) },
+	"subtract": func(a, b int64) int64 { return a - b },
+	"ordinal":  func(i int) string { return []string{"1", "2"}[min(i, 1)] },
 }).ParseFS(templateFiles, "templates/*.html"))
 
 // File is one HTML file: no script, its style inside, nothing that is fetched.
@@ -38,8 +42,8 @@ type File struct {
 	Foot  string // a sentence at the end: which command wrote it
 }
 
-// Parse reads a template for Write. It may use what this package defines: the functions moment, clock, span, dash, or,
-// step and plural, and the classes of the style sheet. It panics on an error, which is one of the program.
+// Parse reads a template for Write. It may use what this package defines: the functions moment, clock, span, dash, step and
+// plural, and the classes of the style sheet. It panics on an error, which is one of the program.
 func Parse(text string) *template.Template {
 	return template.Must(template.Must(shared.Clone()).New("body").Parse(text))
 }
@@ -61,12 +65,10 @@ type layout struct {
 	Foot  string
 	Style template.CSS
 	Body  template.HTML // from a template of this package
-	Nav   []navLink
-	Live  string // the query of its stream
+	Link  template.HTML // whether the page is up to date
+	Live  string        // the address of its stream
 	Rev   uint64
 }
-
-type navLink struct{ Href, Text string }
 
 func writeLayout(w io.Writer, l layout) error {
 	var b bytes.Buffer
@@ -108,6 +110,23 @@ func clock(t time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format(time.RFC3339) + `">` + t.Format("15:04:05") + `Z</time>`)
 }
 
+var timeElement = regexp.MustCompile(`<time datetime="([^"]+)"`)
+
+// withAges adds to each time how long ago it was, as the script does later: the parts of a page do not hold it, because it
+// changes all the time.
+func withAges(html string, now time.Time) string {
+	return timeElement.ReplaceAllStringFunc(html, func(element string) string {
+		at, err := time.Parse(time.RFC3339, timeElement.FindStringSubmatch(element)[1])
+		switch {
+		case err != nil:
+			return element
+		case at.After(now):
+			return element + ` data-age="in ` + Span(at.Sub(now)) + `"`
+		}
+		return element + ` data-age="` + Span(now.Sub(at)) + ` ago"`
+	})
+}
+
 // Span writes a duration as precisely as people care.
 func Span(d time.Duration) string {
 	switch {
@@ -120,8 +139,6 @@ func Span(d time.Duration) string {
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
-
-func or(list ...string) string { return cmp.Or(list...) }
 
 // plural counts things: 1 run, 2 runs.
 func plural(n int, one string) string {
