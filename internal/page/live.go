@@ -199,6 +199,11 @@ func (h *hub) refresh(ctx context.Context, now time.Time) error {
 		}
 		next.bmcs, h.bmcsAt = bmcs.Value.BMCs, now
 	}
+	if h.cluster != "" {
+		accounts := keepIf(next.status.BMCs.Accounts, func(a wire.RefusedAccount) bool { return a.Cluster == h.cluster })
+		next.status.BMCs = wire.BMCs{BMCs: next.bmcs}.Count()
+		next.status.BMCs.Accounts = accounts
+	}
 	if next.runs, err = h.openRuns(ctx, next.status.Runs); err != nil {
 		return err
 	}

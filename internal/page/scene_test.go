@@ -49,10 +49,10 @@ func (d *daemon) Nodes(_ context.Context, cluster string) (wire.Nodes, error) {
 	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return cluster == "" || n.Cluster == cluster })}, d.err
 }
 
-func (d *daemon) BMCs(context.Context, string) (wire.BMCs, error) {
+func (d *daemon) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.BMCs{BMCs: append([]wire.BMC{}, d.bmcs...)}, d.err
+	return wire.BMCs{BMCs: keepIf(d.bmcs, func(b wire.BMC) bool { return cluster == "" || b.Cluster == cluster })}, d.err
 }
 
 func (d *daemon) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) { return n, nil }
