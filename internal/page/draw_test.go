@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
 )
@@ -109,7 +110,9 @@ func TestPagesOfHostileText(t *testing.T) {
 			for _, draw := range []func() (*part, error){
 				func() (*part, error) { return overview(snap, newHub(nil, "", nil).ids, now) },
 				func() (*part, error) { return nodePage(read, now) },
-				func() (*part, error) { return runPage(read.timeline, now) },
+				func() (*part, error) {
+					return runPage(read.timeline, &Audit{Entries: []audit.Entry{{Seq: 7, Type: text, Step: text, Actor: text, Action: text, Reason: text, Message: text, Why: text}}, Problem: text}, now)
+				},
 			} {
 				p := must.Do(draw())(t)
 				require.NoError(t, p.follow(nil, 1))
@@ -190,7 +193,7 @@ func TestNodeAndRunShow(t *testing.T) {
 		"node?node=worker-3":     {"RunsInFlight", "below 1", "guards.maxInFlight", ">forbids<", ">passes<", ">not checked yet<", ">waived<", "4c4c4544-0042", "PowerEdge R650", "CipherZero", "hosts.d/workers.yaml:7", "strict assurance", "Zone", "dc-a", "ticket 4711", "4 times", "read 2 of Off"},
 		"node?node=worker-15":    {"Held by bert (uid 1001)", "new disk"},
 		"node?node=worker-9":     {"Blocked: RunsInFlight", "next try"},
-		"run?id=mi42k0z3-4f9a1c": {"no heartbeat for 15 s", "Ready is Unknown for 5m0s", "1. PowerOff", "fenced itself", "fencectl timeline mi42k0z3-4f9a1c -o html"},
+		"run?id=mi42k0z3-4f9a1c": {"no heartbeat for 15 s", "Ready is Unknown for 5m0s", "1. PowerOff", "fenced itself", "fencectl timeline mi42k0z3-4f9a1c -o html", ">4711<", "the Node was deleted"},
 		"run?id=mi42k0z7-4f9a1c": {"anna (uid 1000)", "goal not reached", "PowerOffFailed", "BMCAuth"},
 		"run?id=mi3zzzz1-000001": {"not needed", ">Done<", "after 4m10s"},
 	} {
@@ -223,13 +226,14 @@ func TestTimelineFile(t *testing.T) {
 	d := scene(noon)
 	for _, runs := range [][]wire.RunRecord{d.runs[:1], d.runs, nil} {
 		var b strings.Builder
-		require.NoError(t, WriteTimeline(&b, "worker-3", wire.Timeline{Runs: runs, Notes: d.notes, Blocked: d.blocked}, noon))
+		require.NoError(t, WriteTimeline(&b, "worker-3", wire.Timeline{Runs: runs, Notes: d.notes, Blocked: d.blocked}, &Audit{Entries: []audit.Entry{{Seq: 4711, Message: "the Node was deleted"}}}, noon))
 		text := b.String()
 		sound(t, text, true)
 		assert.NotContains(t, text, "http:")
 		assert.NotContains(t, text, "https:")
 		assert.NotContains(t, text, "url(")
 		assert.Contains(t, text, "ticket 4711")
+		assert.Contains(t, text, "the Node was deleted")
 		if len(runs) > 0 {
 			assert.Contains(t, text, "read Off twice")
 		}

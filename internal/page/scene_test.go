@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -81,6 +82,10 @@ func (d *daemon) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, error
 		return (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Node == f.Node)
 	})
 	return tl, d.err
+}
+
+func (d *daemon) Audit(_ context.Context, q audit.Query, entry func(audit.Entry) error, _ func(audit.Break) error) error {
+	return entry(audit.Entry{Seq: 4711, At: q.Since, Run: q.Run, Type: "Action", Step: "DeleteNode", Message: "the Node was deleted"})
 }
 
 func (d *daemon) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {
