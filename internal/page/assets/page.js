@@ -5,6 +5,7 @@
 const live = document.body.dataset.live;
 let rev = document.body.dataset.rev;
 let stream = null;
+let lost = null; // since when fencectl does not answer
 
 // become makes element a what b is, and touches nothing that is the same.
 function become(a, b) {
@@ -71,6 +72,7 @@ function link(text) {
   e.innerHTML = '<span class="tag bad"></span> <span></span>';
   e.firstElementChild.textContent = "not live";
   e.lastElementChild.textContent = text;
+  document.getElementById("say").textContent = text;
 }
 
 function connect() {
@@ -78,6 +80,7 @@ function connect() {
   const address = new URL(live, location.href);
   address.searchParams.set("rev", rev);
   stream = new EventSource(address);
+  stream.onopen = () => (lost = null);
   stream.onmessage = (e) => {
     rev = e.lastEventId;
     apply(JSON.parse(e.data));
@@ -87,8 +90,12 @@ function connect() {
     link("fencectl ui has ended.");
   });
   stream.onerror = () => {
-    if (stream.readyState === EventSource.CLOSED) link("fencectl ui refuses more. Load the page again.");
-    else link("fencectl ui does not answer, since " + new Date().toLocaleTimeString() + ".");
+    if (stream.readyState === EventSource.CLOSED) {
+      link("fencectl ui refuses more. Load the page again.");
+    } else if (!lost) {
+      lost = new Date();
+      link("fencectl ui does not answer since " + lost.toISOString().slice(0, 19).replace("T", " ") + " UTC.");
+    }
   };
 }
 
