@@ -63,7 +63,25 @@ function apply(changes) {
   const news = [];
   for (const e of document.querySelectorAll("[data-say]")) if (said.get(e.id) !== e.dataset.say) news.push(e.dataset.say);
   if (news.length) document.getElementById("say").textContent = news.join(" ");
+  find();
   tick();
+}
+
+// find hides the Nodes of the map that lack a word of what is looked for: in the name, the state, the check, the BMC.
+function find() {
+  const field = document.getElementById("find");
+  const zones = document.getElementById("zones");
+  if (!field || !zones) return;
+  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length && !zones.classList.contains("filtered")) return;
+  let found = 0;
+  for (const cell of zones.querySelectorAll("ul.cells > li")) {
+    const text = (cell.textContent + " " + (cell.firstElementChild.getAttribute("aria-label") || "")).toLowerCase();
+    cell.hidden = !words.every((word) => text.includes(word));
+    if (!cell.hidden) found++;
+  }
+  zones.classList.toggle("filtered", words.length > 0);
+  document.getElementById("found").textContent = words.length ? found + " found" : "";
 }
 
 // link shows whether fencectl answers; whether fenced does, the server tells.
@@ -130,6 +148,8 @@ function tell(e) {
   if (cell) document.getElementById("tip").textContent = cell.getAttribute("aria-label");
 }
 
+document.documentElement.classList.add("js");
+document.addEventListener("input", (e) => e.target.id === "find" && find());
 document.addEventListener("mouseover", tell);
 document.addEventListener("focusin", tell);
 // A browser has few connections for one host: a tab that nobody sees gives its own back.
