@@ -95,8 +95,8 @@ func addExamples(cmd *cobra.Command) {
 // lines are examples as help shows them.
 func lines(examples ...string) string { return "  " + strings.Join(examples, "\n  ") }
 
-// completionTime bounds how long a shell waits for fenced after the tab key.
-const completionTime = 2 * time.Second
+// completionTime bounds how long a shell waits for fenced after the tab key; a login by ssh takes the most of it.
+const completionTime = 4 * time.Second
 
 // named picks a list of the names that fenced knows.
 type named func(wire.Names) []string
@@ -148,6 +148,9 @@ func addCompletions(c *cli, cmd *cobra.Command) {
 			}))
 		}
 	}
+	if cmd.PersistentFlags().Lookup("host") != nil {
+		must(cmd.RegisterFlagCompletionFunc("host", cobra.FixedCompletions([]string{"ssh://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
+	}
 	if cmd.PersistentFlags().Lookup("output") != nil {
 		must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -172,6 +175,7 @@ func (c *cli) complete(ctx context.Context, of []named, typed string) ([]string,
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	c.quiet = true // who presses the tab key wants no question of ssh
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	rep, err := c.client().Names(ctx, c.cluster, typed)

@@ -38,6 +38,9 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error { // the fenced.yaml of the package
 			reference, err := filepath.Abs("../../configs/fenced.yaml")
 			e.Setenv("REFERENCE", reference)
+			if program, err := exec.LookPath("fencectl"); err == nil { // for a script with a PATH of its own
+				e.Setenv("FENCECTL", program)
+			}
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // the race detector would let each fencectl sleep for 1 s at its end
 			return err
 		},

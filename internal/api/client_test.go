@@ -13,11 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
@@ -401,4 +403,62 @@ func TestBMCsAreCounted(t *testing.T) {
 	}}
 	assert.Equal(t, wire.BMCCount{Total: 6, NotDependable: 3, NotChecked: 1}, list.Count())
 	assert.Equal(t, 4, list.Undependable(), "and the cluster that is not seen")
+}
+
+// TestConnectionsThatCostALoginAreKept: requests share one, and those that are made at once have at most three.
+func TestConnectionsThatCostALoginAreKept(t *testing.T) {
+	path := serve(t, &fake{}, Roles{})
+	var dialled atomic.Int64
+	c := NewOver("bastion", func(ctx context.Context) (net.Conn, error) { dialled.Add(1); return Dial(ctx, path) }, nil)
+	defer c.End()
+	for range 5 {
+		must.Do(c.Status(t.Context()))(t)
+	}
+	assert.Equal(t, int64(1), dialled.Load())
+	g := errgroup.Group{}
+	for range 10 {
+		g.Go(func() error { _, err := c.Status(t.Context()); return err })
+	}
+	require.NoError(t, g.Wait())
+	assert.LessOrEqual(t, dialled.Load(), int64(3))
+}
+
+// TestLoginIsNoSilence: a connection that takes long, because a person is asked, is no fenced that hangs. Once it is there, the question whether
+// fenced answers is asked over a connection of its own, and no answer of ssh to that says anything about fenced.
+func TestLoginIsNoSilence(t *testing.T) {
+	path := serve(t, &fake{}, Roles{})
+	quietly := errors.New("ssh would have to ask")
+	var early atomic.Bool
+	c := NewOver("bastion", func(ctx context.Context) (net.Conn, error) {
+		time.Sleep(100 * time.Millisecond) // several questions
+		assert.False(t, early.Load(), "asked before there is a connection")
+		return Dial(ctx, path)
+	}, func(context.Context) (net.Conn, error) { early.Store(true); return nil, quietly })
+	defer c.End()
+	c.silence, c.reply = time.Millisecond, time.Millisecond
+	must.Do(c.Status(t.Context()))(t)
+
+	asked := make(chan bool)
+	d := &fake{block: &block{began: make(chan struct{}), until: make(chan struct{}), ended: make(chan struct{})}}
+	slow := serve(t, d, Roles{})
+	c = NewOver("bastion", func(ctx context.Context) (net.Conn, error) { return Dial(ctx, slow) }, func(context.Context) (net.Conn, error) { asked <- true; return nil, quietly })
+	defer c.End()
+	c.silence = 20 * time.Millisecond
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"})
+		answered <- err
+	}()
+	for range 3 {
+		<-asked
+	}
+	close(d.block.until)
+	for {
+		select {
+		case <-asked:
+		case err := <-answered:
+			require.NoError(t, err)
+			return
+		}
+	}
 }

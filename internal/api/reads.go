@@ -227,14 +227,14 @@ func (c *Client) Export(ctx context.Context, w io.Writer) error {
 	if resp.StatusCode != http.StatusOK {
 		body, err := readAnswer(resp)
 		if err != nil {
-			return fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+			return fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
 		}
 		return decodeError(resp.StatusCode, body)
 	}
 	defer resp.Body.Close()
 	end := &lastLine{}
 	if _, err := io.Copy(io.MultiWriter(w, end), resp.Body); err != nil {
-		return fmt.Errorf("read the export of fenced at %s: %w", c.socket, err)
+		return fmt.Errorf("read the export of fenced at %s: %w", c.at, err)
 	}
 	if !bytes.HasPrefix(end.text, []byte(exportTrailer)) {
 		return errors.New("the export is not whole: see the journal of fenced")
