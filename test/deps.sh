@@ -3,7 +3,7 @@
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
 # goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint and gnupg to check and sign them,
 # dnf and createrepo_c to install them from a repository, debootstrap for another systemd, mandoc to check the man pages, nft to check firewall rules,
-# prometheus with promtool, systemd for its journald, and ssh with sshd. Says nothing and changes nothing when all is there.
+# prometheus with promtool, systemd for its journald, ssh with sshd, and curl. Says nothing and changes nothing when all is there.
 set -eu
 
 missing=
@@ -34,6 +34,7 @@ need journalctl systemd
 need systemd-cat systemd
 need sshd openssh-server
 need ssh openssh-client
+need curl curl
 # The firmware that a machine without a disk stays in.
 [ -e /usr/share/seabios/bios-256k.bin ] || missing="$missing seabios"
 [ -n "$missing" ] || exit 0

@@ -19,7 +19,7 @@ var examples = map[string][]string{
 	"plan":         {"fencectl plan", "fencectl plan -w", "fencectl plan --cluster prod -o json"},
 	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide"},
 	"history":      {"fencectl history --since 7d", "fencectl history worker-3", "fencectl history --cluster prod -o json"},
-	"events":       {"fencectl events", "fencectl events --follow -o json"},
+	"events":       {"fencectl events", "fencectl events --follow -o json", "fencectl events --follow --resume place --exec ./webhook.sh"},
 	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
 	"fence": {
 		`fencectl fence worker-3 --dry-run --reason "is it safe?"`,

@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fencectl": main})
+	testscript.Main(m, map[string]func(){"fencectl": main, "eventd": eventd})
 }
 
 // TestScript runs the real program; see testdata/script.
@@ -253,6 +253,9 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, d.ExportIs)
 	return errors.Join(err, d.fault())
 }
+
+// Stream is one.
+func (d *scripted) Stream() string { return "scripted" }
 
 // Events gives those of the fixture, then tells that a frame was read.
 func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {

@@ -298,6 +298,8 @@ func (f *fake) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, f.err)
 }
 
+func (f *fake) Stream() string { return "one" }
+
 func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
 		for _, e := range f.events {
@@ -461,4 +463,45 @@ func TestLoginIsNoSilence(t *testing.T) {
 			return
 		}
 	}
+}
+
+// TestEventsAfterARestart: a place in the stream of another start of the daemon is before all of this one.
+func TestEventsAfterARestart(t *testing.T) {
+	c := New(serve(t, &fake{events: []wire.Event{{Seq: 1, Stream: "one"}, {Seq: 2, Stream: "one"}}}, Roles{}))
+	after := func(stream string, seq uint64) (got []uint64) {
+		for e, err := range c.EventsAfter(t.Context(), stream, seq, false) {
+			require.NoError(t, err)
+			got = append(got, e.Seq)
+		}
+		return got
+	}
+	assert.Equal(t, []uint64{2}, after("one", 1))
+	assert.Empty(t, after("one", 2))
+	assert.Equal(t, []uint64{1, 2}, after("another", 2))
+	assert.Equal(t, []uint64{2}, after("", 1), "of a client that names none")
+}
+
+// endless is a daemon whose events never end, until their reader is given up.
+type endless struct {
+	fake
+	ended chan struct{}
+}
+
+// Events gives large events as fast as they are read.
+func (d *endless) Events(context.Context, uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
+		defer close(d.ended)
+		for yield(wire.Event{Message: strings.Repeat("x", 4096)}, nil) {
+		}
+	}
+}
+
+// TestReaderThatDoesNotReadIsDisconnected: nobody waits for it, and it keeps no seat.
+func TestReaderThatDoesNotReadIsDisconnected(t *testing.T) {
+	t.Parallel()
+	d := &endless{ended: make(chan struct{})}
+	c := must.Do(net.Dial("unix", serve(t, d, Roles{})))(t)
+	defer c.Close()
+	must.Do(c.Write([]byte("GET /v1/events HTTP/1.1\r\nHost: f\r\n\r\n")))(t)
+	<-d.ended
 }
