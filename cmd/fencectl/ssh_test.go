@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -35,7 +37,7 @@ func TestHost(t *testing.T) {
 	if os.Getenv(inSSHWorld) == "" {
 		t.Parallel() // it waits for logins most of the time
 		asroot.CanLogIn(t)
-		asroot.Can(t, "find sshd (make deps installs openssh-server and openssh-client)", "sh", "-c", "command -v sshd && command -v ssh && command -v ssh-keygen")
+		asroot.Can(t, "find sshd (make deps installs openssh-server and openssh-client)", "sh", "-c", "command -v sshd && command -v ssh && command -v ssh-keygen && command -v script")
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", got.Do(filepath.Abs("testdata/sshworld.sh"))(t),
 			got.Do(os.Executable())(t), got.Do(os.Executable())(t), "-test.run", "^TestHost$", "-test.v")
 		cmd.Env = append(os.Environ(), inSSHWorld+"=1")
@@ -52,7 +54,7 @@ func TestHost(t *testing.T) {
 	}{
 		{"roles", testHostRoles}, {"two persons", testHostTwoPersons}, {"few logins", testHostFewLogins}, {"login that prints", testHostNoise},
 		{"restricted key", testHostRestrictedKey}, {"ssh fails", testHostSSHFails}, {"fencectl fails there", testHostProgramFails},
-		{"socket fails there", testHostSocketFails}, {"no ssh is left", testHostLeavesNothing}, {"completion", testHostCompletes},
+		{"socket fails there", testHostSocketFails}, {"no ssh is left", testHostLeavesNothing}, {"events go on", testHostEventsGoOn}, {"a person is asked", testHostAsks}, {"completion", testHostCompletes},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if w.stop == nil {
@@ -311,20 +313,23 @@ func testHostSocketFails(t *testing.T, w *sshWorld) {
 	down(w.as(t, "vera", "status"), "/run/fenced/fenced.sock: connection refused")
 }
 
-// However fencectl ends, its ssh ends, too.
-func testHostLeavesNothing(t *testing.T, w *sshWorld) {
+// sshProcesses are the pids of the ssh that fencectl started.
+func (w *sshWorld) sshProcesses(t *testing.T) (pids []int) {
+	t.Helper()
 	_, port, err := net.SplitHostPort(w.address)
 	require.NoError(t, err)
-	running := func() int {
-		found := 0
-		for _, file := range got.Do(filepath.Glob("/proc/[0-9]*/cmdline"))(t) {
-			text, err := os.ReadFile(file)
-			if err == nil && bytes.HasPrefix(text, []byte("ssh\x00")) && bytes.Contains(text, []byte("\x00"+port+"\x00")) {
-				found++
-			}
+	for _, file := range got.Do(filepath.Glob("/proc/[0-9]*/cmdline"))(t) {
+		text, err := os.ReadFile(file)
+		if err == nil && bytes.HasPrefix(text, []byte("ssh\x00")) && bytes.Contains(text, []byte("\x00"+port+"\x00")) {
+			pids = append(pids, got.Do(strconv.Atoi(strings.Split(file, "/")[2]))(t))
 		}
-		return found
 	}
+	return pids
+}
+
+// However fencectl ends, its ssh ends, too.
+func testHostLeavesNothing(t *testing.T, w *sshWorld) {
+	running := func() int { return len(w.sshProcesses(t)) }
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, os.Kill} {
 		cmd := exec.CommandContext(t.Context(), "/usr/local/bin/fencectl", "--host", "ssh://vera@"+w.address, "events", "--follow")
 		require.NoError(t, cmd.Start())
@@ -341,6 +346,53 @@ func testHostLeavesNothing(t *testing.T, w *sshWorld) {
 	}
 	w.as(t, "vera", "status")
 	assert.Zero(t, running())
+}
+
+// With --resume the events go on after a connection that broke.
+func testHostEventsGoOn(t *testing.T, w *sshWorld) {
+	w.daemon.EventsAre = []wire.Event{{Seq: 1, Node: "n-1", Stream: "scripted"}}
+	t.Cleanup(func() { w.daemon.EventsAre = nil })
+	f := startKillable(t, nil, "/usr/local/bin/fencectl", "--host", "ssh://vera@"+w.address, "events", "--follow", "-o", "json", "--resume", filepath.Join(t.TempDir(), "place"))
+	assert.Equal(t, []string{"n-1"}, f.events(t, 1))
+	pids := w.sshProcesses(t)
+	require.Len(t, pids, 1)
+	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
+	assert.Equal(t, []string{"n-1"}, f.events(t, 1), "the scripted daemon gives it again to each connection")
+	require.NoError(t, f.cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, f.cmd.Wait())
+}
+
+// At a terminal, ssh asks whoever sits there.
+func testHostAsks(t *testing.T, w *sshWorld) {
+	require.NoError(t, os.Remove("/home/root/.ssh/known_hosts"))
+	t.Cleanup(func() { w.knowHost(t, "host_key") })
+	cmd := exec.CommandContext(t.Context(), "script", "-qec", "/usr/local/bin/fencectl --host ssh://vera@"+w.address+" --no-color status", "/dev/null")
+	in := got.Do(cmd.StdinPipe())(t)
+	out := got.Do(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
+	var said []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(said, []byte("(yes/no")); said = append(said, one...) {
+		_, err := out.Read(one)
+		require.NoError(t, err, "%s", said)
+	}
+	got.Do(in.Write([]byte("yes\n")))(t)
+	assert.Contains(t, string(got.Do(io.ReadAll(out))(t)), "fenced 0.1.0: armed")
+	require.NoError(t, cmd.Wait())
+}
+
+// TestHintsAreForTheOtherHost: what is to be done about a fenced that hangs, is to be done where it is.
+func TestHintsAreForTheOtherHost(t *testing.T) {
+	silent := fmt.Errorf("%w: %w", api.ErrUnreachable, api.ErrSilent)
+	c := &cli{host: "ssh://anna@bastion"}
+	c.client()
+	var exit *exitError
+	require.ErrorAs(t, c.there(requestError("read the status", silent)), &exit)
+	assert.Equal(t, exitUnreachable, exit.code)
+	assert.Contains(t, exit.hint[0], "on anna@bastion: it is stopped or hangs: systemctl status fenced")
+	c = &cli{}
+	c.client()
+	require.ErrorAs(t, c.there(requestError("read the status", silent)), &exit)
+	assert.NotContains(t, exit.hint[0], "bastion")
 }
 
 // The shell completes names of the other host.
