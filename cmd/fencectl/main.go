@@ -277,7 +277,11 @@ func usageError(err error, hint ...string) *exitError {
 // request.
 func requestError(what string, err error) error {
 	if e, ok := errors.AsType[*remote.Error](err); ok {
-		return remoteError(what, e)
+		exit := remoteError(what, e)
+		if errors.Is(err, api.ErrPerhapsSent) {
+			exit.hint = append([]string{api.ErrPerhapsSent.Error() + ": look at fencectl status before you give it again"}, exit.hint...)
+		}
+		return exit
 	}
 	if errors.Is(err, api.ErrSilent) {
 		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/remote"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/asroot"
 	got "github.com/fenced/fenced/test/must"
@@ -393,6 +394,16 @@ func TestHintsAreForTheOtherHost(t *testing.T) {
 	c.client()
 	require.ErrorAs(t, c.there(requestError("read the status", silent)), &exit)
 	assert.NotContains(t, exit.hint[0], "bastion")
+}
+
+// TestOrderWhoseConnectionBroke: an order over ssh may have arrived.
+func TestOrderWhoseConnectionBroke(t *testing.T) {
+	broke := fmt.Errorf("%w: %w", api.ErrUnreachable, &remote.Error{Leg: remote.SSH, Host: remote.Host{Name: "bastion"}, Text: "Timeout"})
+	var exit *exitError
+	require.ErrorAs(t, requestError("pause", broke), &exit)
+	assert.Equal(t, []string{"it is ssh that failed: try ssh bastion true"}, exit.hint)
+	require.ErrorAs(t, requestError("pause", fmt.Errorf("%w; %w", broke, api.ErrPerhapsSent)), &exit)
+	assert.Contains(t, exit.hint[0], "the order may have been sent")
 }
 
 // The shell completes names of the other host.

@@ -219,8 +219,19 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 			Message: fmt.Sprintf("connect to %s: permission denied", c.at),
 			Hint:    "the socket admits root and the members of its group; usermod -aG fenced-view USER, then log in anew"}
 	}
-	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.at, err)
+	err = fmt.Errorf("%w at %s: %w", ErrUnreachable, c.at, err)
+	select {
+	case <-connected:
+		if method == http.MethodPost {
+			err = fmt.Errorf("%w; %w", err, ErrPerhapsSent)
+		}
+	default: // nothing was sent
+	}
+	return nil, err
 }
+
+// ErrPerhapsSent is in the chain of an error of an order whose connection broke before the answer.
+var ErrPerhapsSent = errors.New("the order may have been sent, and fenced may carry it out")
 
 func readAnswer(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()

@@ -505,3 +505,30 @@ func TestReaderThatDoesNotReadIsDisconnected(t *testing.T) {
 	must.Do(c.Write([]byte("GET /v1/events HTTP/1.1\r\nHost: f\r\n\r\n")))(t)
 	<-d.ended
 }
+
+// TestOrderWhoseAnswerIsLost: who gave it reads that fenced may carry it out, and only then.
+func TestOrderWhoseAnswerIsLost(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	ln := must.Do(Listen(path))(t)
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096)) // whatever was asked
+			_ = c.Close()
+		}
+	}()
+	order := wire.Order{Verb: wire.Pause, Reason: "storm"}
+	_, err := New(path).Do(t.Context(), order)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.ErrorIs(t, err, ErrPerhapsSent)
+	_, err = New(path).Status(t.Context())
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent)
+	_, err = New(path+"none").Do(t.Context(), order)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent)
+}

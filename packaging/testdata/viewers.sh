@@ -108,6 +108,12 @@ within 60 grep -q '^Bearer s3cret {"apiVersion":"v1","seq":1,' /tmp/hooked
 within 60 test -s /var/lib/fenced-webhook/place
 within 60 test -s /var/lib/fenced-mail/place
 [ "$(stat -c '%U %a' /var/lib/fenced-mail/place)" = "fenced-events 600" ]
+systemctl kill --signal=KILL fenced
+within 120 grep -q '"type":"Restarted"' /tmp/hooked
+within 60 test -S /run/fenced/fenced.sock
+systemctl kill --signal=KILL fenced-webhook
+within 60 fencectl log-level info --reason "while nobody reads" >/tmp/answer 2>&1
+within 120 grep -q '"type":"Order"' /tmp/hooked
 systemctl disable --now fenced-webhook fenced-mail 2>/dev/null
 kill "$hook"
 userdel fenced-events
