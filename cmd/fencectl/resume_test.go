@@ -266,6 +266,8 @@ func TestWebhookExample(t *testing.T) {
 	pace.Until(t, "those after the restart arrive", func() bool { return h.took("n-30") })
 	f.kill(t)
 	d.kill(t)
+	h.mu.Lock() // a script whose fencectl was killed may still be at work
+	defer h.mu.Unlock()
 	for _, node := range numbered(1, 30) {
 		assert.Contains(t, h.nodes, node)
 	}
