@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -58,7 +59,7 @@ var readVerbs = sync.OnceValues(func() (verbs, error) {
 		return nil, err
 	}
 	all := verbs{}
-	return all, all.read(program)
+	return all, errors.Join(all.read(program), all.read(program, "dial-stdio")) // help does not list that one
 })
 
 func fencectlVerbs(t *testing.T) verbs {

@@ -242,7 +242,7 @@ func words(line string) (all []string) {
 // status runs fencectl where there is nothing: no daemon, no other program, no file.
 func status(t *testing.T, program string, args []string) int {
 	t.Helper()
-	cmd := exec.Command(program, append([]string{"--socket", "none"}, args...)...)
+	cmd := exec.Command(program, append([]string{"--socket", "/nonexistent/fenced.sock"}, args...)...)
 	cmd.Dir, cmd.Env = t.TempDir(), []string{"PATH=" + t.TempDir(), "HOME=" + os.TempDir()}
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

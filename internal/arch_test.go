@@ -71,11 +71,12 @@ var table = map[string]rule{
 	"internal/page":       {[]string{"api", "audit", "wire", "reason"}, []string{"k8s.io/apimachinery/pkg/util/duration", "golang.org/x/net/netutil"}},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
 	"internal/support":    {[]string{"api", "wire", "audit", "bmc", "config"}, nil},
+	"internal/remote":     {nil, nil},
 	"internal/wire":       {[]string{"audit", "event", "reason", "remediate"}, nil},
 	"internal/api":        {[]string{"audit", "login", "wire"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
-	"cmd/fencectl":        {[]string{"api", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration", "github.com/mattn/go-runewidth"}},
+	"cmd/fencectl":        {[]string{"api", "remote", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration", "github.com/mattn/go-runewidth"}},
 
 	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},

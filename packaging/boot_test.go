@@ -358,7 +358,7 @@ func TestViewersReadNoPassword(t *testing.T) {
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
-		"ok who is in fenced-view looks, and reads no password", "ok others cannot connect", "ok viewers take no seat of an admin",
+		"ok who is in fenced-view looks, and reads no password", "ok others cannot connect", "ok the examples tell elsewhere what happens", "ok viewers take no seat of an admin",
 		"ok an installation from before goes on, and is told what to change", "ok it is as it should be once that is done",
 		"ok without the group root looks, and the daemon goes on",
 	}, lines(said), "%s%s", complained, console)

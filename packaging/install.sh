@@ -53,7 +53,7 @@ done
 for f in fenced-local-ipmi.conf 60-fenced-ipmi.rules; do
 	put 0644 "packaging/local-ipmi/$f" "$doc/examples/local-ipmi/$f"
 done
-for f in fenced-credentials.conf fenced-networks.conf; do
+for f in fenced-credentials.conf fenced-networks.conf fenced-webhook.service fenced-webhook.sh fenced-mail.service fenced-mail.sh; do
 	put 0644 "packaging/systemd/examples/$f" "$doc/examples/systemd/$f"
 done
 

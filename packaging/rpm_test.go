@@ -94,7 +94,11 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/samples
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/openshift.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-mail.service
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-mail.sh
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-webhook.service
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-webhook.sh
 -rw-r--r-- root root d /usr/share/doc/fenced/sbom.cdx.json
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced

@@ -3,7 +3,7 @@
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
 # goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint and gnupg to check and sign them,
 # dnf and createrepo_c to install them from a repository, debootstrap for another systemd, mandoc to check the man pages, nft to check firewall rules,
-# prometheus with promtool, and systemd for its journald. Says nothing and changes nothing when all is there.
+# prometheus with promtool, systemd for its journald, ssh with sshd, and curl. Says nothing and changes nothing when all is there.
 set -eu
 
 missing=
@@ -32,6 +32,9 @@ need promtool prometheus
 need prometheus prometheus
 need journalctl systemd
 need systemd-cat systemd
+need sshd openssh-server
+need ssh openssh-client
+need curl curl
 # The firmware that a machine without a disk stays in.
 [ -e /usr/share/seabios/bios-256k.bin ] || missing="$missing seabios"
 [ -n "$missing" ] || exit 0
@@ -51,11 +54,11 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# Debian starts the service of a package that it installs, and prometheus listens on all addresses: the tests start their own.
+# Debian starts the service of a package that it installs, and prometheus and sshd listen on all addresses: the tests start their own.
 quiet() {
-	case $missing in
-	*prometheus*) [ ! -d /run/systemd/system ] || $sudo systemctl mask --quiet prometheus.service ;;
-	esac
+	[ -d /run/systemd/system ] || return 0
+	case $missing in *prometheus*) $sudo systemctl mask --quiet prometheus.service ;; esac
+	case $missing in *openssh-server*) $sudo systemctl mask --quiet ssh.service ssh.socket ;; esac
 }
 install() {
 	# The words after $missing's are packages; the split is meant.

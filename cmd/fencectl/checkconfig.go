@@ -85,6 +85,10 @@ func (c *cli) checkConfig(ctx context.Context, o checkOptions) error {
 
 // checkConfigFiles has fenced --check-config check the files, and pass on what it prints. Beside JSON all of that goes to stderr.
 func (c *cli) checkConfigFiles(ctx context.Context, o checkOptions) error {
+	if c.host != "" {
+		fmt.Fprintln(c.errs, "the files are not checked, they are on the host of fenced: run fencectl check-config there")
+		return nil
+	}
 	_, absent := os.Stat(config.DefaultFile)
 	if named := o.offline || o.config != "" || len(o.set) > 0; !named && (os.Geteuid() != 0 || absent != nil) {
 		fmt.Fprintln(c.errs, "the files are not checked: name them with --config, or run it as root where "+config.DefaultFile+" is")

@@ -19,7 +19,7 @@ var examples = map[string][]string{
 	"plan":         {"fencectl plan", "fencectl plan -w", "fencectl plan --cluster prod -o json"},
 	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide", "fencectl timeline mi42k0z1-4f9a1c -o html"},
 	"history":      {"fencectl history --since 7d", "fencectl history worker-3", "fencectl history --cluster prod -o json"},
-	"events":       {"fencectl events", "fencectl events --follow -o json"},
+	"events":       {"fencectl events", "fencectl events --follow -o json", "fencectl events --follow --resume place --exec ./webhook.sh"},
 	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
 	"fence": {
 		`fencectl fence worker-3 --dry-run --reason "is it safe?"`,
@@ -96,8 +96,8 @@ func addExamples(cmd *cobra.Command) {
 // lines are examples as help shows them.
 func lines(examples ...string) string { return "  " + strings.Join(examples, "\n  ") }
 
-// completionTime bounds how long a shell waits for fenced after the tab key.
-const completionTime = 2 * time.Second
+// completionTime bounds how long a shell waits for fenced after the tab key; a login by ssh takes the most of it.
+const completionTime = 4 * time.Second
 
 // named picks a list of the names that fenced knows.
 type named func(wire.Names) []string
@@ -149,6 +149,9 @@ func addCompletions(c *cli, cmd *cobra.Command) {
 			}))
 		}
 	}
+	if cmd.PersistentFlags().Lookup("host") != nil {
+		must(cmd.RegisterFlagCompletionFunc("host", cobra.FixedCompletions([]string{"ssh://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
+	}
 	if cmd.PersistentFlags().Lookup("output") != nil {
 		must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -173,6 +176,7 @@ func (c *cli) complete(ctx context.Context, of []named, typed string) ([]string,
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	c.quiet = true // who presses the tab key wants no question of ssh
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	rep, err := c.client().Names(ctx, c.cluster, typed)

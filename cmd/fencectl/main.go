@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/remote"
 )
 
 // version is set when the program is linked.
@@ -43,8 +44,9 @@ func run(ctx context.Context, args []string, in *os.File, out, errs io.Writer) i
 	root.SetOut(out)
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
+	c.end()
 	c.printRefusal(err)
-	return report(errs, err)
+	return report(errs, c.there(err))
 }
 
 // cli is what every verb shares: the streams and the common flags.
@@ -54,17 +56,18 @@ type cli struct {
 	errs io.Writer
 
 	socket  string
+	host    string // "" is this one
 	cluster string
 	output  string
 	noColor bool
-}
 
-func (c *cli) client() *api.Client { return api.New(c.socket) }
+	connection
+}
 
 // verbs are those that do more than send an order; those that only do that are the rows of
 // orderVerbs.
 var verbs = []func(*cli) *cobra.Command{
-	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newEventsCommand, newCheckConfigCommand,
+	newDialStdioCommand, newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newEventsCommand, newCheckConfigCommand,
 	newFenceCommand, newConfirmOffCommand, newArmCommand, newNodesCommand, newBMCCommand, newUICommand,
 	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newInitCommand, newVersionCommand,
 }
@@ -83,6 +86,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.SuggestionsMinimumDistance = 2 // cobra sets it only where it names the unknown verb
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.socket, "socket", cmp.Or(os.Getenv("FENCED_SOCKET"), api.DefaultSocket), "control socket of fenced, or FENCED_SOCKET")
+	flags.StringVar(&c.host, "host", os.Getenv("FENCECTL_HOST"), "ssh://USER@HOST[:PORT] of fenced, or FENCECTL_HOST, when it runs elsewhere")
 	flags.StringVar(&c.cluster, "cluster", os.Getenv("FENCED_CLUSTER"), "cluster of the node, or FENCED_CLUSTER, when fenced serves several")
 	flags.StringVarP(&c.output, "output", "o", "table", "table, wide, json, yaml or name; wide has whole times and any width")
 	flags.BoolVar(&c.noColor, "no-color", false, "no colours, as with NO_COLOR set")
@@ -94,6 +98,9 @@ func newRoot(c *cli) *cobra.Command {
 			if err := api.CheckCluster(c.cluster); err != nil {
 				return usageOf(err)
 			}
+		}
+		if err := c.checkHost(cmd); err != nil {
+			return err
 		}
 		return c.checkOutput(cmd)
 	}
@@ -269,6 +276,13 @@ func usageError(err error, hint ...string) *exitError {
 // requestError returns the exit status for an answer that is not a success. what describes the
 // request.
 func requestError(what string, err error) error {
+	if e, ok := errors.AsType[*remote.Error](err); ok {
+		exit := remoteError(what, e)
+		if errors.Is(err, api.ErrPerhapsSent) {
+			exit.hint = append([]string{api.ErrPerhapsSent.Error() + ": look at fencectl status before you give it again"}, exit.hint...)
+		}
+		return exit
+	}
 	if errors.Is(err, api.ErrSilent) {
 		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
 			hint: []string{"it is stopped or hangs: systemctl status fenced; journalctl -u fenced", "systemctl restart fenced takes open runs up where they are"}}

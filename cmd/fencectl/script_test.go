@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fencectl": main})
+	testscript.Main(m, map[string]func(){"fencectl": main, "eventd": eventd})
 }
 
 // TestScript runs the real program; see testdata/script.
@@ -39,6 +39,9 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error { // the fenced.yaml of the package
 			reference, err := filepath.Abs("../../configs/fenced.yaml")
 			e.Setenv("REFERENCE", reference)
+			if program, err := exec.LookPath("fencectl"); err == nil { // for a script with a PATH of its own
+				e.Setenv("FENCECTL", program)
+			}
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // the race detector would let each fencectl sleep for 1 s at its end
 			return err
 		},
@@ -256,6 +259,8 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 func (d *scripted) Audit(context.Context, audit.Query, func(audit.Entry) error, func(audit.Break) error) error {
 	return d.fault()
 }
+// Stream is one.
+func (d *scripted) Stream() string { return "scripted" }
 
 // Events gives those of the fixture, then tells that a frame was read.
 func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {

@@ -231,18 +231,16 @@ func (c control) record(r remediate.Run) wire.RunRecord {
 	return rec
 }
 
+// Stream implements api.Daemon.
+func (c control) Stream() string { return c.events.ID() }
+
+// Events implements api.Daemon.
 func (c control) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
-		for {
-			batch, err := c.events.After(ctx, after)
-			if err != nil {
-				return // ctx ended: the reader went away
-			}
-			for _, e := range batch {
-				after = e.Seq
-				if !yield(wireEvent(e), nil) {
-					return
-				}
+		for e := range c.events.Follow(ctx, after) {
+			out := wireEvent(e)
+			if out.Stream = c.events.ID(); !yield(out, nil) {
+				return
 			}
 		}
 	}
@@ -261,7 +259,7 @@ func (c control) Export(ctx context.Context, w io.Writer) error {
 
 func wireEvent(e event.Event) wire.Event {
 	out := wire.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Run: e.Run, Type: e.Type,
-		Step: string(e.Step), Reason: string(e.Reason), Message: e.Message}
+		Step: string(e.Step), Reason: string(e.Reason), Class: string(reason.ClassOf(e.Reason)), Message: e.Message}
 	if e.Type == event.Acting {
 		out.Message = string(e.Action)
 	}

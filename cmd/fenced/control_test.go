@@ -514,3 +514,24 @@ func TestKeysOfEvents(t *testing.T) {
 	assert.Equal(t, map[string]any{"event": "Step", "cluster": "prod", "node": "n", "machine": "ns/m", "check": "c", "run": "r", "step": "Held",
 		"action": string(remediate.SendOff), "reason": "ShortCircuit"}, logs.All()[0].ContextMap())
 }
+
+// TestEventsNameTheirStream: sequence numbers count in the stream of one start; with its identity a reader notices a restart. A reason
+// comes with its class.
+func TestEventsNameTheirStream(t *testing.T) {
+	first := func() wire.Event {
+		c := control{events: event.NewStream()}
+		c.events.Emit(event.Event{Type: event.Refused, Reason: reason.DuplicateHost})
+		for e, err := range c.Events(t.Context(), 0) {
+			require.NoError(t, err)
+			assert.Equal(t, c.Stream(), e.Stream)
+			return e
+		}
+		return wire.Event{}
+	}
+	one, other := first(), first()
+	assert.Equal(t, uint64(1), one.Seq)
+	assert.Equal(t, uint64(1), other.Seq)
+	assert.NotEqual(t, one.Stream, other.Stream)
+	assert.Equal(t, string(reason.ClassOf(reason.DuplicateHost)), one.Class)
+	assert.NotEmpty(t, one.Class)
+}

@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,25 +28,65 @@ const DefaultSocket = "/run/fenced/fenced.sock"
 // deviate stays under it.
 const maxAnswerBytes = 64 << 20
 
-// Client talks to the fenced behind one socket.
+// Client talks to one fenced.
 type Client struct {
-	socket  string
-	http    *http.Client
-	silence time.Duration // silenceTime
-	reply   time.Duration // replyTime
+	at       string // where fenced is, for messages
+	http     *http.Client
+	question *http.Client  // asks whether fenced answers anything
+	silence  time.Duration // silenceTime
+	reply    time.Duration // replyTime
 }
 
-// New makes a client; it connects with the first request.
+// New makes a client of the fenced behind a socket of this host; it connects with the first request.
 func New(socket string) *Client {
-	return &Client{socket: socket, silence: silenceTime, reply: replyTime, http: &http.Client{
+	c := newClient(socket, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, socket) }, false)
+	c.question = c.http
+	return c
+}
+
+// idleConnTime is how long a connection that costs a login waits for the next request. The server ends one
+// only later (idleTimeout), so that no request meets that end.
+const idleConnTime = idleTimeout / 2
+
+// maxConns bounds the connections of one client that keeps them: a stream of events, what is asked meanwhile, and one more. Without it,
+// a request would begin a login although another one is about to hand on its connection.
+const maxConns = 3
+
+// NewOver makes a client of a fenced that connect reaches, at a place that messages name. To connect is
+// expensive, so connections are kept for later requests; End ends them. While a request waits, the client connects
+// a second time to find out whether fenced answers anything: with quietly, which must ask no person for anything.
+func NewOver(at string, connect, quietly func(context.Context) (net.Conn, error)) *Client {
+	c := newClient(at, connect, true)
+	c.question = newClient(at, quietly, false).http
+	c.silence = remoteSilenceTime
+	return c
+}
+
+func newClient(at string, connect func(context.Context) (net.Conn, error), keep bool) *Client {
+	most := 0 // without a bound
+	if keep {
+		most = maxConns
+	}
+	return &Client{at: at, silence: silenceTime, reply: replyTime, http: &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives:     true, // one user has few connections, and may leave none behind
-			DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
+			DisableKeepAlives: !keep, // one user has few connections, and may leave none behind
+			IdleConnTimeout:   idleConnTime,
+			MaxConnsPerHost:   most,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				conn, err := connect(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return &refusableConn{Conn: conn, asked: make(chan struct{})}, nil
+			},
 			ResponseHeaderTimeout: writeTimeout + 5*time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
+
+// End ends the connections that wait for another request.
+func (c *Client) End() { c.http.CloseIdleConnections() }
 
 // Reply is an answer, decoded and as it came.
 type Reply[T any] struct {
@@ -122,13 +164,13 @@ func ask[T any](ctx context.Context, c *Client, method, path string, q url.Value
 	}
 	r.Body, err = readAnswer(resp)
 	if err != nil {
-		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return r, decodeError(resp.StatusCode, r.Body)
 	}
 	if err := json.Unmarshal(r.Body, &r.Value); err != nil {
-		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
 	}
 	return r, nil
 }
@@ -140,6 +182,9 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 		u += "?" + q.Encode()
 	}
 	asking, cancel := context.WithCancelCause(ctx)
+	connected := make(chan struct{}) // a login over ssh may wait for a person: that is no silence of fenced
+	onConn := sync.OnceFunc(func() { close(connected) })
+	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { onConn() }})
 	req, err := http.NewRequestWithContext(asking, method, u, bytes.NewReader(content))
 	if err != nil {
 		cancel(nil)
@@ -148,7 +193,7 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 	if content != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	answered := c.watchSilence(asking, cancel)
+	answered := c.watchSilence(asking, connected, cancel)
 	resp, err := c.http.Do(req)
 	answered()
 	if err == nil {
@@ -163,19 +208,30 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("ask fenced at %s: %w", c.socket, ctx.Err())
+		return nil, fmt.Errorf("ask fenced at %s: %w", c.at, ctx.Err())
 	case errors.Is(silent, ErrSilent):
 		if method == http.MethodPost {
-			return nil, fmt.Errorf("at %s: %w; the order was sent, and fenced may carry it out when it goes on", c.socket, silent)
+			return nil, fmt.Errorf("at %s: %w; the order was sent, and fenced may carry it out when it goes on", c.at, silent)
 		}
-		return nil, fmt.Errorf("at %s: %w", c.socket, silent)
+		return nil, fmt.Errorf("at %s: %w", c.at, silent)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, &Error{Status: http.StatusForbidden, Code: CodeNotAuthorised,
-			Message: fmt.Sprintf("connect to %s: permission denied", c.socket),
+			Message: fmt.Sprintf("connect to %s: permission denied", c.at),
 			Hint:    "the socket admits root and the members of its group; usermod -aG fenced-view USER, then log in anew"}
 	}
-	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.socket, err)
+	err = fmt.Errorf("%w at %s: %w", ErrUnreachable, c.at, err)
+	select {
+	case <-connected:
+		if method == http.MethodPost {
+			err = fmt.Errorf("%w; %w", err, ErrPerhapsSent)
+		}
+	default: // nothing was sent
+	}
+	return nil, err
 }
+
+// ErrPerhapsSent is in the chain of an error of an order whose connection broke before the answer.
+var ErrPerhapsSent = errors.New("the order may have been sent, and fenced may carry it out")
 
 func readAnswer(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
@@ -201,17 +257,14 @@ const (
 	dialAgain = time.Millisecond
 )
 
-// dial connects to the daemon. While more want to connect than it has let in, it tries again.
-func dial(ctx context.Context, socket string) (net.Conn, error) {
+// Dial connects to the daemon behind a socket of this host. While more want to connect than it has let in, it tries again, for 5 s.
+func Dial(ctx context.Context, socket string) (net.Conn, error) {
 	dialing, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	for {
 		c, err := new(net.Dialer).DialContext(dialing, "unix", socket)
-		if err == nil {
-			return &refusableConn{Conn: c, asked: make(chan struct{})}, nil
-		}
-		if !errors.Is(err, syscall.EAGAIN) || dialing.Err() != nil {
-			return nil, err
+		if err == nil || !errors.Is(err, syscall.EAGAIN) || dialing.Err() != nil {
+			return c, err
 		}
 		select {
 		case <-dialing.Done():
@@ -254,17 +307,26 @@ func (c *refusableConn) Close() error {
 const (
 	silenceTime = 5 * time.Second
 	replyTime   = 5 * time.Second
+	// remoteSilenceTime: over ssh the question is another login.
+	remoteSilenceTime = 15 * time.Second
 )
 
 // ErrSilent is in the chain of an error that means: fenced accepts connections and answers
 // nothing. It is beside ErrUnreachable.
 var ErrSilent = errors.New("it accepts connections and answers nothing")
 
-// watchSilence cancels a request with ErrSilent when fenced answers nothing any more. The caller
-// calls stop when the answer begins.
-func (c *Client) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+// watchSilence cancels a request with ErrSilent when fenced answers nothing any more, once it is connected. The
+// caller calls stop when the answer begins.
+func (c *Client) watchSilence(ctx context.Context, connected <-chan struct{}, cancel context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	go func() {
+		select {
+		case <-connected:
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		}
 		for {
 			select {
 			case <-done:
@@ -283,19 +345,23 @@ func (c *Client) watchSilence(ctx context.Context, cancel context.CancelCauseFun
 }
 
 // answers asks fenced for a route that does not exist: any answer shows that it is alive, and so
-// does a connection that it closes.
+// does a connection that it closes. No connection at all shows nothing.
 func (c *Client) answers(ctx context.Context) bool {
-	asked, cancel := context.WithTimeout(ctx, c.reply)
+	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var late atomic.Bool
+	asked = httptrace.WithClientTrace(asked, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		time.AfterFunc(c.reply, func() { late.Store(true); cancel() })
+	}})
 	req, err := http.NewRequestWithContext(asked, http.MethodGet, "http://fenced/", http.NoBody)
 	if err != nil {
 		return true // the request is at fault, not fenced
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.question.Do(req)
 	if err == nil {
 		_ = resp.Body.Close()
 	}
-	return asked.Err() == nil || ctx.Err() != nil
+	return err == nil || !late.Load() || ctx.Err() != nil
 }
 
 // body is an answer that ends its request when it is closed.

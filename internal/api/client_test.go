@@ -13,11 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
@@ -300,6 +302,8 @@ func (f *fake) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, f.err)
 }
 
+func (f *fake) Stream() string { return "one" }
+
 func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
 		for _, e := range f.events {
@@ -425,4 +429,130 @@ func TestBMCsAreCounted(t *testing.T) {
 	}}
 	assert.Equal(t, wire.BMCCount{Total: 6, NotDependable: 3, NotChecked: 1}, list.Count())
 	assert.Equal(t, 4, list.Undependable(), "and the cluster that is not seen")
+}
+
+// TestConnectionsThatCostALoginAreKept: requests share one, and those that are made at once have at most three.
+func TestConnectionsThatCostALoginAreKept(t *testing.T) {
+	path := serve(t, &fake{}, Roles{})
+	var dialled atomic.Int64
+	c := NewOver("bastion", func(ctx context.Context) (net.Conn, error) { dialled.Add(1); return Dial(ctx, path) }, nil)
+	defer c.End()
+	for range 5 {
+		must.Do(c.Status(t.Context()))(t)
+	}
+	assert.Equal(t, int64(1), dialled.Load())
+	g := errgroup.Group{}
+	for range 10 {
+		g.Go(func() error { _, err := c.Status(t.Context()); return err })
+	}
+	require.NoError(t, g.Wait())
+	assert.LessOrEqual(t, dialled.Load(), int64(3))
+}
+
+// TestLoginIsNoSilence: a connection that takes long, because a person is asked, is no fenced that hangs. Once it is there, the question whether
+// fenced answers is asked over a connection of its own, and no answer of ssh to that says anything about fenced.
+func TestLoginIsNoSilence(t *testing.T) {
+	path := serve(t, &fake{}, Roles{})
+	quietly := errors.New("ssh would have to ask")
+	var early atomic.Bool
+	c := NewOver("bastion", func(ctx context.Context) (net.Conn, error) {
+		time.Sleep(100 * time.Millisecond) // several questions
+		assert.False(t, early.Load(), "asked before there is a connection")
+		return Dial(ctx, path)
+	}, func(context.Context) (net.Conn, error) { early.Store(true); return nil, quietly })
+	defer c.End()
+	c.silence, c.reply = time.Millisecond, time.Millisecond
+	must.Do(c.Status(t.Context()))(t)
+
+	asked := make(chan bool)
+	d := &fake{block: &block{began: make(chan struct{}), until: make(chan struct{}), ended: make(chan struct{})}}
+	slow := serve(t, d, Roles{})
+	c = NewOver("bastion", func(ctx context.Context) (net.Conn, error) { return Dial(ctx, slow) }, func(context.Context) (net.Conn, error) { asked <- true; return nil, quietly })
+	defer c.End()
+	c.silence = 20 * time.Millisecond
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"})
+		answered <- err
+	}()
+	for range 3 {
+		<-asked
+	}
+	close(d.block.until)
+	for {
+		select {
+		case <-asked:
+		case err := <-answered:
+			require.NoError(t, err)
+			return
+		}
+	}
+}
+
+// TestEventsAfterARestart: a place in the stream of another start of the daemon is before all of this one.
+func TestEventsAfterARestart(t *testing.T) {
+	c := New(serve(t, &fake{events: []wire.Event{{Seq: 1, Stream: "one"}, {Seq: 2, Stream: "one"}}}, Roles{}))
+	after := func(stream string, seq uint64) (got []uint64) {
+		for e, err := range c.EventsAfter(t.Context(), stream, seq, false) {
+			require.NoError(t, err)
+			got = append(got, e.Seq)
+		}
+		return got
+	}
+	assert.Equal(t, []uint64{2}, after("one", 1))
+	assert.Empty(t, after("one", 2))
+	assert.Equal(t, []uint64{1, 2}, after("another", 2))
+	assert.Equal(t, []uint64{2}, after("", 1), "of a client that names none")
+}
+
+// endless is a daemon whose events never end, until their reader is given up.
+type endless struct {
+	fake
+	ended chan struct{}
+}
+
+// Events gives large events as fast as they are read.
+func (d *endless) Events(context.Context, uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
+		defer close(d.ended)
+		for yield(wire.Event{Message: strings.Repeat("x", 4096)}, nil) {
+		}
+	}
+}
+
+// TestReaderThatDoesNotReadIsDisconnected: nobody waits for it, and it keeps no seat.
+func TestReaderThatDoesNotReadIsDisconnected(t *testing.T) {
+	t.Parallel()
+	d := &endless{ended: make(chan struct{})}
+	c := must.Do(net.Dial("unix", serve(t, d, Roles{})))(t)
+	defer c.Close()
+	must.Do(c.Write([]byte("GET /v1/events HTTP/1.1\r\nHost: f\r\n\r\n")))(t)
+	<-d.ended
+}
+
+// TestOrderWhoseAnswerIsLost: who gave it reads that fenced may carry it out, and only then.
+func TestOrderWhoseAnswerIsLost(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	ln := must.Do(Listen(path))(t)
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096)) // whatever was asked
+			_ = c.Close()
+		}
+	}()
+	order := wire.Order{Verb: wire.Pause, Reason: "storm"}
+	_, err := New(path).Do(t.Context(), order)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.ErrorIs(t, err, ErrPerhapsSent)
+	_, err = New(path).Status(t.Context())
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent)
+	_, err = New(path+"none").Do(t.Context(), order)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent)
 }

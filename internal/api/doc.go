@@ -13,6 +13,10 @@
 // socket (SO_PEERCRED, and the login uid of that process), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.
 //
+// GET /v1/events gives the events that are kept, then each new one. An event is named by its stream, which changes with each start of
+// the daemon, and its seq, which counts in that stream from 1. ?stream=ID&after=SEQ gives those after one; if the stream is another by now,
+// all that are kept.
+//
 // Who has no role is refused when the connection is accepted, before anything is read, and so is who finds no seat (listen.go).
 //
 // Every answer that is not 200 has the body {"code", "message", "hint"}:

@@ -338,7 +338,7 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 	require.NotNil(t, first)
 	dialed := make(chan error, 1)
 	go func() {
-		c, err := dial(t.Context(), path)
+		c, err := Dial(t.Context(), path)
 		if err == nil {
 			err = c.Close()
 		}

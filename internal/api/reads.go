@@ -94,6 +94,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 		after = n
 	}
+	if stream := r.URL.Query().Get("stream"); stream != "" && stream != s.daemon.Stream() {
+		after = 0 // the caller counts in the stream of another start: all of this one is new to it
+	}
 	ctx := r.Context()
 	if r.URL.Query().Get("follow") == "false" { // only those that are kept: nothing new is waited for
 		ended, end := context.WithCancel(ctx)
@@ -141,6 +144,19 @@ func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event,
 // KeptEvents reads the events that the daemon keeps, and ends.
 func (c *Client) KeptEvents(ctx context.Context) iter.Seq2[wire.Event, error] {
 	return c.readEvents(ctx, url.Values{"follow": {"false"}})
+}
+
+// EventsAfter reads those that come after one of a stream, as its Stream and Seq say: the rest of that stream or, after a restart of the
+// daemon, all that it keeps of the new one. With follow it goes on as Events does.
+func (c *Client) EventsAfter(ctx context.Context, stream string, after uint64, follow bool) iter.Seq2[wire.Event, error] {
+	q := url.Values{"after": {strconv.FormatUint(after, 10)}}
+	if stream != "" {
+		q.Set("stream", stream)
+	}
+	if !follow {
+		q.Set("follow", "false")
+	}
+	return c.readEvents(ctx, q)
 }
 
 func (c *Client) readEvents(ctx context.Context, q url.Values) iter.Seq2[wire.Event, error] {
@@ -223,14 +239,14 @@ func (c *Client) Export(ctx context.Context, w io.Writer) error {
 	if resp.StatusCode != http.StatusOK {
 		body, err := readAnswer(resp)
 		if err != nil {
-			return fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+			return fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
 		}
 		return decodeError(resp.StatusCode, body)
 	}
 	defer resp.Body.Close()
 	end := &lastLine{}
 	if _, err := io.Copy(io.MultiWriter(w, end), resp.Body); err != nil {
-		return fmt.Errorf("read the export of fenced at %s: %w", c.socket, err)
+		return fmt.Errorf("read the export of fenced at %s: %w", c.at, err)
 	}
 	if !bytes.HasPrefix(end.text, []byte(exportTrailer)) {
 		return errors.New("the export is not whole: see the journal of fenced")

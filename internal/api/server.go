@@ -55,6 +55,8 @@ type Daemon interface {
 	// Events yields the kept events whose Seq is greater than after, then each
 	// new one as it happens, until ctx is done.
 	Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error]
+	// Stream names what the Seq of Events counts in. It changes with each start of the daemon.
+	Stream() string
 	// Audit calls entry with each entry of the audit log that q selects, and broken with each break in it, in their order.
 	Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, broken func(audit.Break) error) error
 }
@@ -228,7 +230,7 @@ var reads = []route{
 	get("/v1/bmcs", (*Server).bmcs),
 	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
 	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
-	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends but with ?follow=false
+	stream("/v1/events", wire.Viewer, (*Server).events), // ?stream=ID&after=SEQ; NDJSON, never ends but with ?follow=false
 	stream("/v1/audit", wire.Viewer, (*Server).audit),   // ?since=RFC3339&until=RFC3339&node=NODE&run=RUN; NDJSON
 	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
 }

@@ -4,7 +4,9 @@ package event
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -83,6 +85,7 @@ const (
 
 // Stream keeps the newest events and lets readers follow.
 type Stream struct {
+	id   string
 	mu   sync.Mutex
 	ring []Event // at most ringSize, oldest first
 	seq  uint64
@@ -93,8 +96,11 @@ type Stream struct {
 // NewStream makes a stream; each subscriber is called in order with every
 // event, from the goroutine that emitted it, and must not block.
 func NewStream(subscribers ...func(Event)) *Stream {
-	return &Stream{more: make(chan struct{}), subs: subscribers}
+	return &Stream{id: rand.Text(), more: make(chan struct{}), subs: subscribers}
 }
+
+// ID names this stream: another start of the daemon has another one, whose sequence numbers begin anew.
+func (s *Stream) ID() string { return s.id }
 
 // Emit adds an event.
 func (s *Stream) Emit(e Event) {
@@ -138,6 +144,23 @@ func (s *Stream) After(ctx context.Context, seq uint64) ([]Event, error) {
 		case <-more:
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// Follow gives the events kept with a higher sequence number, then each new one as it happens, until ctx is done.
+func (s *Stream) Follow(ctx context.Context, seq uint64) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for {
+			batch, err := s.After(ctx, seq)
+			if err != nil {
+				return // ctx ended: the reader went away
+			}
+			for _, e := range batch {
+				if seq = e.Seq; !yield(e) {
+					return
+				}
+			}
 		}
 	}
 }

@@ -284,5 +284,8 @@ type Event struct {
 	Type    string    `json:"type"`
 	Step    string    `json:"step,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
+	Class   string    `json:"class,omitempty"` // of the reason: transient, mended or person
 	Message string    `json:"message,omitempty"`
+	// Stream is the stream that Seq counts in: another start of the daemon has another one.
+	Stream string `json:"stream,omitempty"`
 }

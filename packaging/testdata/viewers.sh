@@ -75,6 +75,50 @@ refused nina "usermod -aG fenced-view"
 keeps nina $secrets
 echo "ok others cannot connect"
 
+# The shipped examples, installed as they say: events reach a webhook and the program of the mail.
+cat >/tmp/hook.py <<'END'
+import http.server
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with open("/tmp/hooked", "ab") as f:
+            f.write(self.headers["Authorization"].encode() + b" " + body)
+        self.send_response(204)
+        self.end_headers()
+server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
+with open("/tmp/port", "w") as f:
+    print(server.server_port, file=f)
+server.serve_forever()
+END
+python3 /tmp/hook.py 2>/dev/null &
+hook=$!
+within 60 test -s /tmp/port
+cd "$(dirname "$(find /usr/share -name fenced-webhook.service)")"
+useradd --system --gid fenced-view --home-dir / --shell /usr/sbin/nologin fenced-events
+for name in webhook mail; do
+	install -D -m 0755 "fenced-$name.sh" "/usr/local/libexec/fenced-$name"
+	install -D -m 0644 "fenced-$name.service" "/etc/systemd/system/fenced-$name.service"
+done
+install -D -m 0600 /dev/null /etc/fenced-credentials/webhook
+printf 'url = "http://127.0.0.1:%s/"\nheader = "Authorization: Bearer s3cret"\n' "$(cat /tmp/port)" >/etc/fenced-credentials/webhook
+systemctl daemon-reload
+systemctl enable --now fenced-webhook fenced-mail 2>/dev/null
+cd /
+within 60 grep -q '^Bearer s3cret {"apiVersion":"v1","seq":1,' /tmp/hooked
+within 60 test -s /var/lib/fenced-webhook/place
+within 60 test -s /var/lib/fenced-mail/place
+[ "$(stat -c '%U %a' /var/lib/fenced-mail/place)" = "fenced-events 600" ]
+systemctl kill --signal=KILL fenced
+within 120 grep -q '"type":"Restarted"' /tmp/hooked
+within 60 test -S /run/fenced/fenced.sock
+systemctl kill --signal=KILL fenced-webhook
+within 60 fencectl log-level info --reason "while nobody reads" >/tmp/answer 2>&1
+within 120 grep -q '"type":"Order"' /tmp/hooked
+systemctl disable --now fenced-webhook fenced-mail 2>/dev/null
+kill "$hook"
+userdel fenced-events
+echo "ok the examples tell elsewhere what happens"
+
 # Vera holds as many connections as she can get, also with the uids that a user namespace gives her, which keep the group.
 cat >/tmp/hold.py <<'END'
 import socket, sys, time
