@@ -259,6 +259,7 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 func (d *scripted) Audit(context.Context, audit.Query, func(audit.Entry) error, func(audit.Break) error) error {
 	return d.fault()
 }
+
 // Stream is one.
 func (d *scripted) Stream() string { return "scripted" }
 
