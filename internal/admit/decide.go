@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -66,12 +67,27 @@ func (c *Cluster) checkView() View {
 	return v
 }
 
+// tellMode reports in which mode the cluster is, at the start and after each change.
+func (c *Cluster) tellMode() {
+	mode := c.opt.Mode
+	if mode == guard.ModeObserve && c.Armed() {
+		mode += ", armed"
+	}
+	if c.opt.Stop.Paused(c.opt.Name) != "" {
+		mode += ", paused"
+	}
+	if c.mode.News(mode) {
+		c.emit(event.Event{Type: event.ModeChanged, Message: "the mode is " + mode, Inputs: "mode=" + strings.ReplaceAll(mode, ", ", ",")})
+	}
+}
+
 // decide applies the changes to the ledger. If a decision may change, or if ask is set, it
 // moves every candidate one step nearer to a run. due is when the candidates were to be
 // considered next. It returns that time for now on (candidates), and when to call it again
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
 	c.Policies.takeIn(now)
+	c.tellMode()
 	v := c.checkView()
 	if !v.Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due
