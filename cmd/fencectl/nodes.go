@@ -13,10 +13,16 @@ import (
 func newNodesCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
-		Short: "list every node: which check covers it, by which BMC it would be fenced, and whether it could be",
-		Long: `List every Node: which checks cover it, which BMC switches its power, and whether
-fenced could fence it now. Machines without a Node are listed if a check covers them or
-if they have a host.
+		Short: "list every node: how it is, which check covers it, by which BMC it would be fenced, and whether it could be",
+		Long: `List every Node: how it is, which checks cover it, which BMC switches its power, and
+whether fenced could fence it now. Machines without a Node are listed if a check covers
+them or if they have a host. So is a Node that fenced has deleted, until its run ends.
+
+STATE is the most urgent of: Held (its run needs a person), Remediating, Waiting (its run
+waits), Blocked (a check wants it remediated, and something forbids it), Unhealthy,
+OnHold (a person or a quarantine keeps it from being fenced), Unfenceable, Healthy,
+Uncovered (no check covers it). -o wide adds its zone and its rack, from the labels
+that guards.zoneKey and guards.rackKey name.
 
 FENCEABLE is yes, no, unknown (its BMC was not checked since the daemon started), or
 "not asked" (its checks ask for something else than its power).
@@ -48,19 +54,31 @@ func (c *cli) nodes(ctx context.Context) error {
 }
 
 func (c *cli) nodeTable(list []wire.Node) error {
-	t := newTable("CLUSTER", "NODE", "FENCEABLE", "CHECKS", "BMCS", "REASON")
+	t := newTable("CLUSTER", "NODE", "STATE", "FENCEABLE", "CHECKS", "BMCS", "REASON")
 	if c.output == "wide" {
-		t.head = append(t.head, "NEXT")
+		t.head = append(t.head, "ZONE", "RACK", "NEXT")
 	}
 	for i := range list {
 		n := &list[i]
-		row := []any{n.Cluster, n.Name(), fenceable(n), orDash(strings.Join(n.Checks, ", ")), orDash(strings.Join(n.BMCs, ", ")), whyNot(n)}
+		row := []any{n.Cluster, n.Name(), stateOf(n), fenceable(n), orDash(strings.Join(n.Checks, ", ")), orDash(strings.Join(n.BMCs, ", ")), whyNot(n)}
 		if c.output == "wide" {
-			row = append(row, orDash(n.Next))
+			row = append(row, orDash(n.Zone), orDash(n.Rack), orDash(n.Next))
 		}
 		t.add(row...)
 	}
 	return t.write(c.out, c.painter(c.out), "")
+}
+
+// stateOf is how the Node is; "-" from a daemon that does not tell.
+func stateOf(n *wire.Node) cell {
+	c := cell{text: orDash(n.State)}
+	switch n.State {
+	case wire.NodeHeld, wire.NodeBlocked, wire.NodeUnfenceable:
+		c.color = red
+	case wire.NodeRemediating, wire.NodeWaiting, wire.NodeUnhealthy, wire.NodeOnHold, wire.NodeUncovered:
+		c.color = yellow
+	}
+	return c
 }
 
 func fenceable(n *wire.Node) cell {

@@ -57,8 +57,7 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 		cluster := clusterStatus(cs, found)
 		cluster.Next = nextOfProblem(&cs, c.clusters.kubeconfig(cs.Name))
 		if err == nil && unread == nil {
-			nodes, _ := c.engine.Names(cs.Name, "")
-			cover := wire.Nodes{Nodes: nodesOf(cs.Name, nodes, found, devices.BMCs)}.Cover()
+			cover := wire.Nodes{Nodes: fleet{cluster: cs.Name, found: found, devices: devices.BMCs}.nodes()}.Cover() // of what checks cover
 			cluster.Cover = &cover
 			covers, _ := c.engine.Coverage(cs.Name) // none while the cluster is not seen whole
 			addSlips(cluster.Checks, covers)
@@ -164,6 +163,9 @@ func (c control) Explain(ctx context.Context, cluster, of string) (wire.Explanat
 		return wire.Explanation{}, c.absence(asked, err)
 	}
 	out := explanationOf(x)
+	if x.Run != nil {
+		out.Run.OffReads = c.record(*x.Run).OffReads
+	}
 	out.Class = string(reason.ClassOf(reason.Code(out.Refused)))
 	for i := range out.Gates {
 		out.Gates[i].Class = reason.ClassOf(out.Gates[i].Reason)
@@ -201,7 +203,7 @@ func (c control) Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, err
 	slices.SortFunc(runs, func(a, b remediate.Run) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.ID, b.ID)) })
 	for _, r := range runs {
 		if (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Target.Node == f.Node) && (f.Machine == "" || r.Target.MachineKey() == f.Machine) && !r.Began().Before(f.Since) {
-			t.Runs = append(t.Runs, wire.FromRun(r))
+			t.Runs = append(t.Runs, c.record(r))
 		}
 	}
 	c.addNotes(&t, f)
@@ -217,6 +219,15 @@ func (c control) Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, err
 		return t, apiError(wire.Order{Cluster: f.Cluster, Node: f.Node, Machine: f.Machine}, err)
 	}
 	return t, nil
+}
+
+// record gives the record of a run, with the reads of Off that this process has made for it.
+func (c control) record(r remediate.Run) wire.RunRecord {
+	rec := wire.FromRun(r)
+	for _, read := range engine.NewLookup(c.engine).OffReads(r.Target.Cluster, r.ID) {
+		rec.OffReads = append(rec.OffReads, wire.OffRead{At: read.At, Device: shown(read.Devices)})
+	}
+	return rec
 }
 
 func (c control) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {

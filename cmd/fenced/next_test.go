@@ -75,7 +75,7 @@ func TestRefusedAccountIsNamed(t *testing.T) {
 	told := wireBMC(&sweep.Result{User: strings.Repeat("x", 1<<20), PasswordFrom: "Secret ns/bmc"})
 	assert.Less(t, len(nextOfAccount(&told)), 2*maxShownText, "who writes the Secret chooses the name")
 
-	n := nodesOf("c", []string{"n-1"}, covering("n-1", true), []wire.BMC{file})
+	n := fleetOf(covering("n-1", true), []wire.BMC{file}, "n-1").nodes()
 	assert.Equal(t, nextOfAccount(&file), n[0].Next)
 	blocked := []wire.Blocked{{Cluster: "c", Node: "n-1", Reason: "BMCAuth", Next: "x"}, {Cluster: "c", Node: "n-5", Reason: "BMCUnreachable", Next: "x"}, {Cluster: "c", Node: "n-9", Reason: "BMCAuth", Next: "x"}}
 	explainBlocked(blocked, fleet)

@@ -5,8 +5,14 @@ import (
 	"context"
 	"slices"
 
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -18,62 +24,65 @@ func (c control) Nodes(ctx context.Context, cluster string) (wire.Nodes, error) 
 	}
 	var all wire.Nodes
 	for _, name := range c.clusterNames(cluster) {
-		found, err := c.engine.Report(name)
+		list, err := c.nodesIn(name, devices.BMCs)
 		if err != nil {
 			return wire.Nodes{}, apiError(wire.Order{Cluster: name}, err)
 		}
-		nodes, _ := c.engine.Names(name, "")
-		all.Nodes = append(all.Nodes, nodesOf(name, nodes, found, devices.BMCs)...)
+		all.Nodes = append(all.Nodes, list...)
 	}
 	return all, nil
 }
 
-// nodesOf lists the Nodes of one cluster by name, then its Machines without one. found is what its
-// checks find, and devices are those of all clusters.
-func nodesOf(cluster string, nodes []string, found policy.Report, devices []wire.BMC) []wire.Node {
-	all := map[string]*nodeFacts{}
-	of := func(node, machine string) *nodeFacts {
-		if node != "" {
-			machine = ""
-		}
-		name := cmp.Or(node, machine)
-		if all[name] == nil {
-			all[name] = &nodeFacts{Node: wire.Node{Cluster: cluster, Node: node, Machine: machine}}
-		}
-		return all[name]
+// nodesIn lists the Nodes of one cluster. devices are those of all clusters.
+func (c control) nodesIn(name string, devices []wire.BMC) ([]wire.Node, error) {
+	found, err := c.engine.Report(name)
+	if err != nil {
+		return nil, err
 	}
-	for _, name := range nodes {
-		of(name, "")
-	}
-	for i := range found.Checks {
-		check := &found.Checks[i]
-		if !check.Protects() {
-			continue
-		}
-		for j := range check.Targets {
-			t := &check.Targets[j]
-			if t.Verdict == policy.Skipped {
-				continue
-			}
-			n := of(t.Node, t.Machine)
-			n.Checks = append(n.Checks, checkName(check.ID()))
-			n.needsHost = n.needsHost || check.NeedsHosts
-		}
-	}
-	unread := false
-	for i := range devices {
-		switch d := &devices[i]; {
-		case d.Cluster != cluster:
-		case d.IsUnreadCluster():
-			unread = true
-		case cmp.Or(d.Node, d.Machine) != "":
-			n := of(d.Node, d.Machine)
-			n.devices = append(n.devices, d)
+	nodes, _ := c.engine.Names(name, "")
+	cs, _ := engine.NewLookup(c.engine).Status(name)
+	return fleet{
+		cluster: name, names: nodes, found: found, devices: devices, places: c.engine.Places(name), runs: cs.Runs, refused: cs.Refused, holds: c.engine.Holds(name),
+	}.nodes(), nil
+}
+
+// fleet is what says of each Node of one cluster what covers it, and how it is.
+type fleet struct {
+	cluster string
+	names   []string                 // of the Nodes that exist
+	found   policy.Report            // by its checks
+	devices []wire.BMC               // of all clusters
+	places  map[string]cluster.Place // by Node, also of those that are deleted
+	runs    []remediate.Run          // open ones
+	refused []admit.Refused
+	holds   []state.Hold
+
+	all map[string]*nodeFacts // by Node, or by the "namespace/name" of a Machine without one
+	// nodeOf is the Node of the run that is open on a Machine: the Machine has none once the run has deleted it.
+	nodeOf map[string]string
+}
+
+// nodes lists the Nodes by name, then the Machines without one.
+func (f fleet) nodes() []wire.Node {
+	f.all, f.nodeOf = map[string]*nodeFacts{}, map[string]string{}
+	for i := range f.runs {
+		if t := &f.runs[i].Target; t.Node != "" && t.Machine != "" {
+			f.nodeOf[t.MachineKey()] = t.Node
 		}
 	}
-	list := make([]wire.Node, 0, len(all))
-	for _, n := range all {
+	for _, name := range f.names {
+		f.of(name, "")
+	}
+	unread := f.addDevices()
+	f.addChecks()
+	f.addRuns()
+	f.addStops()
+	list := make([]wire.Node, 0, len(f.all))
+	for _, n := range f.all {
 		n.judge(unread)
+		n.State = n.state()
+		place := f.places[n.Node.Node]
+		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
 		list = append(list, n.Node)
 	}
 	slices.SortFunc(list, func(a, b wire.Node) int {
@@ -82,11 +91,123 @@ func nodesOf(cluster string, nodes []string, found policy.Report, devices []wire
 	return list
 }
 
-// nodeFacts is a Node, and what decides whether it could be fenced.
+// maxLabel is how long the value of a label can be in Kubernetes, in bytes.
+const maxLabel = 63
+
+// of finds a Node or, without one, a Machine, and adds it if it is new.
+func (f *fleet) of(node, machine string) *nodeFacts {
+	if node = cmp.Or(node, f.nodeOf[machine]); node != "" {
+		machine = ""
+	}
+	name := cmp.Or(node, machine)
+	if f.all[name] == nil {
+		f.all[name] = &nodeFacts{Node: wire.Node{Cluster: f.cluster, Node: node, Machine: machine}}
+	}
+	return f.all[name]
+}
+
+// known finds a Node or a Machine; nil if it is not listed.
+func (f *fleet) known(node, machine string) *nodeFacts {
+	return f.all[cmp.Or(node, f.nodeOf[machine], machine)]
+}
+
+// addChecks adds what the checks find. A check that protects nothing now, for example because it is paused, only tells which
+// Nodes deviate.
+func (f *fleet) addChecks() {
+	for i := range f.found.Checks {
+		check := &f.found.Checks[i]
+		protects, name := check.Protects(), checkName(check.ID())
+		for j := range check.Targets {
+			t := &check.Targets[j]
+			if t.Verdict == policy.Skipped {
+				continue
+			}
+			n := f.known(t.Node, t.Machine)
+			if protects {
+				n = f.of(t.Node, t.Machine)
+				n.Checks = append(n.Checks, name)
+				n.needsHost = n.needsHost || check.NeedsHosts
+			}
+			if n != nil {
+				n.deviates = n.deviates || t.Verdict != policy.Healthy
+			}
+		}
+	}
+}
+
+// addRuns adds the open runs. Their Nodes may be deleted.
+func (f *fleet) addRuns() {
+	for i := range f.runs {
+		r := &f.runs[i]
+		n := f.of(r.Target.Node, r.Target.MachineKey())
+		n.Run, n.runState = r.ID, wire.NodeRemediating
+		switch r.Step {
+		case remediate.Held:
+			n.runState = wire.NodeHeld
+		case remediate.Waiting:
+			n.runState = wire.NodeWaiting
+		}
+	}
+}
+
+// addStops adds what keeps runs from beginning.
+func (f *fleet) addStops() {
+	for i := range f.refused {
+		r := &f.refused[i]
+		if n := f.known(r.Node, r.Machine); n != nil && r.Run == "" {
+			n.blocked = true
+		}
+	}
+	for i := range f.holds { // each of a Node, or of a Machine
+		if n := f.known("", f.holds[i].Node); n != nil {
+			n.onHold = true
+		}
+	}
+}
+
+// addDevices adds the BMCs. unread: the hosts of the cluster are not known yet.
+func (f *fleet) addDevices() (unread bool) {
+	for i := range f.devices {
+		switch d := &f.devices[i]; {
+		case d.Cluster != f.cluster:
+		case d.IsUnreadCluster():
+			unread = true
+		case cmp.Or(d.Node, d.Machine) != "":
+			n := f.of(d.Node, d.Machine)
+			n.devices = append(n.devices, d)
+		}
+	}
+	return unread
+}
+
+// nodeFacts is a Node, and what decides whether it could be fenced, and how it is.
 type nodeFacts struct {
 	wire.Node
+	runState  string // of its open run; "" without one
+	blocked   bool   // a check wants it remediated, and something forbids it
+	deviates  bool   // a check finds it other than healthy
+	onHold    bool
 	needsHost bool        // a check has its power switched
 	devices   []*wire.BMC // by power level
+}
+
+// state is the first of the states of the Node, the most urgent first. judge has been called.
+func (n *nodeFacts) state() string {
+	switch {
+	case n.runState != "":
+		return n.runState
+	case n.blocked:
+		return wire.NodeBlocked
+	case n.deviates:
+		return wire.NodeUnhealthy
+	case n.onHold:
+		return wire.NodeOnHold
+	case n.IsGap():
+		return wire.NodeUnfenceable
+	case len(n.Checks) == 0:
+		return wire.NodeUncovered
+	}
+	return wire.NodeHealthy
 }
 
 // judge decides whether the Node could be fenced. One power level whose devices all can be relied on

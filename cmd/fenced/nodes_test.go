@@ -1,13 +1,18 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -56,7 +61,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 		"an entry nobody can read":  {[]wire.BMC{unusable}, wire.FenceableNo, "InvalidHost", true, "fencectl explain n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := nodesOf("c", []string{"n"}, covering("n", true), k.devices)
+			list := fleetOf(covering("n", true), k.devices, "n").nodes()
 			require.Len(t, list, 1)
 			n := list[0]
 			assert.Equal(t, []string{k.fenceable, k.code}, []string{n.Fenceable, n.Reason}, n.Message)
@@ -67,6 +72,67 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 			assert.Equal(t, k.gap, len(cover.Gaps) == 1)
 		})
 	}
+}
+
+// fleetOf is a cluster with these Nodes.
+func fleetOf(found policy.Report, devices []wire.BMC, nodes ...string) fleet {
+	return fleet{cluster: "c", names: nodes, found: found, devices: devices, places: map[string]cluster.Place{}}
+}
+
+// TestStateOfANodeIsItsMostUrgent: a Node that is in several states has the first of them in the order of the constants.
+func TestStateOfANodeIsItsMostUrgent(t *testing.T) {
+	good, dead := wire.BMC{Cluster: "c", Node: "n", Level: 1, Dependable: true}, wire.BMC{Cluster: "c", Node: "n", Level: 1, Reason: "BMCUnreachable"}
+	sick := covering("n", true)
+	sick.Checks[0].Targets[0].Verdict = policy.Pending
+	paused := covering("n", true)
+	paused.Checks[0].State, paused.Checks[0].Targets[0].Verdict = policy.StatePaused, policy.Unhealthy
+	run := func(s remediate.Step) []remediate.Run {
+		return []remediate.Run{{ID: "r", Step: s, Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}}}
+	}
+	blocked, hold := []admit.Refused{{Node: "n"}}, []state.Hold{{Node: "n"}}
+	for _, k := range []struct {
+		want    string
+		found   policy.Report
+		device  wire.BMC
+		runs    []remediate.Run
+		refused []admit.Refused
+		holds   []state.Hold
+	}{
+		{wire.NodeHeld, sick, dead, run(remediate.Held), blocked, hold},
+		{wire.NodeRemediating, sick, dead, run(remediate.PowerOff), blocked, hold},
+		{wire.NodeWaiting, sick, dead, run(remediate.Waiting), blocked, hold},
+		{wire.NodeBlocked, sick, dead, nil, blocked, hold},
+		{wire.NodeUnhealthy, sick, dead, nil, []admit.Refused{{Node: "n", Run: "another"}}, hold},
+		{wire.NodeUnhealthy, paused, good, nil, nil, nil},
+		{wire.NodeOnHold, covering("n", true), dead, nil, nil, hold},
+		{wire.NodeOnHold, policy.Report{}, good, nil, nil, hold},
+		{wire.NodeUnfenceable, covering("n", true), dead, nil, nil, []state.Hold{{Node: "other"}}},
+		{wire.NodeHealthy, covering("n", true), good, nil, nil, nil},
+		{wire.NodeUncovered, policy.Report{}, good, nil, nil, nil},
+	} {
+		f := fleetOf(k.found, []wire.BMC{k.device}, "n")
+		f.runs, f.refused, f.holds = k.runs, k.refused, k.holds
+		list := f.nodes()
+		require.Len(t, list, 1)
+		assert.Equal(t, k.want, list[0].State)
+		assert.Equal(t, len(k.runs) > 0, list[0].Run == "r")
+	}
+}
+
+// TestDeletedNodeKeepsItsPlace: a Node that its run has deleted is listed once, where it stood, although its Machine has none now.
+func TestDeletedNodeKeepsItsPlace(t *testing.T) {
+	f := fleetOf(covering("", true), nil)
+	f.found.Checks[0].Targets[0] = policy.TargetReport{Machine: "ns/m", Verdict: policy.Pending}
+	f.places["n"] = cluster.Place{Zone: "a", Rack: "\x1b[2J" + strings.Repeat("r", 1000)} // from the labels in the record of the run
+	f.places["replaced"] = cluster.Place{Zone: "a"}                                       // another remediator has deleted it
+	f.runs = []remediate.Run{{ID: "r", Step: remediate.PowerOn, Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}}}
+	f.holds = []state.Hold{{Node: "ns/m"}, {Node: "gone"}}
+	list := f.nodes()
+	require.Len(t, list, 1)
+	n := list[0]
+	assert.Equal(t, []string{"n", "", "a", wire.NodeRemediating, "r"}, []string{n.Node, n.Machine, n.Zone, n.State, n.Run})
+	assert.NotContains(t, n.Rack, "\x1b")
+	assert.Len(t, n.Rack, 63)
 }
 
 // covering is a report with one check that covers the Node.
@@ -80,7 +146,7 @@ func covering(node string, needsHosts bool) policy.Report {
 // TestNodeWithoutACheckIsListed: a Node that no check covers, and one whose check deletes Machines,
 // is listed, and is no gap. One that its check skips is not covered.
 func TestNodeWithoutACheckIsListed(t *testing.T) {
-	list := nodesOf("c", []string{"n", "other"}, covering("n", false), []wire.BMC{{Cluster: "c", Node: "", Machine: "ns/m", Level: 1, Dependable: true, Host: "c/ns/m", State: "ok"}})
+	list := fleetOf(covering("n", false), []wire.BMC{{Cluster: "c", Node: "", Machine: "ns/m", Level: 1, Dependable: true, Host: "c/ns/m", State: "ok"}}, "n", "other").nodes()
 	require.Len(t, list, 3)
 	assert.Equal(t, []string{"n", "other", "ns/m"}, []string{list[0].Name(), list[1].Name(), list[2].Name()})
 	assert.Equal(t, []string{"FencePolicy workers"}, list[0].Checks)
@@ -90,10 +156,10 @@ func TestNodeWithoutACheckIsListed(t *testing.T) {
 
 	skips := covering("n", true)
 	skips.Checks[0].Targets[0].Verdict = policy.Skipped
-	assert.Zero(t, wire.Nodes{Nodes: nodesOf("c", []string{"n"}, skips, nil)}.Cover().Covered)
+	assert.Zero(t, wire.Nodes{Nodes: fleetOf(skips, nil, "n").nodes()}.Cover().Covered)
 	paused := covering("n", true)
 	paused.Checks[0].State = policy.StatePaused
-	assert.Zero(t, wire.Nodes{Nodes: nodesOf("c", []string{"n"}, paused, nil)}.Cover().Covered)
+	assert.Zero(t, wire.Nodes{Nodes: fleetOf(paused, nil, "n").nodes()}.Cover().Covered)
 }
 
 // TestStatusNamesWhatIsNotProtected: status is degraded while no check covers any Node, while a check
@@ -104,7 +170,7 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 		for i := range found.Checks {
 			c.Checks = append(c.Checks, checkStatus(&found.Checks[i]))
 		}
-		cover := wire.Nodes{Nodes: nodesOf("c", []string{"n"}, found, devices)}.Cover()
+		cover := wire.Nodes{Nodes: fleetOf(found, devices, "n").nodes()}.Cover()
 		c.Cover = &cover
 		return wire.Status{Armed: true, Clusters: []wire.ClusterStatus{c}}
 	}

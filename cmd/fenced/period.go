@@ -21,10 +21,8 @@ func (c control) Audit(ctx context.Context, q audit.Query, entry func(audit.Entr
 // Report implements api.Daemon. It reads the log from its beginning, because what was so before the period is told there: the mode, a
 // refusal that lasts.
 func (c control) Report(ctx context.Context, cluster string, since, until time.Time) (wire.PeriodReport, error) {
-	if cluster != "" && len(c.engine.Runs(cluster)) == 0 {
-		if err := c.knowsCluster(cluster); err != nil {
-			return wire.PeriodReport{}, err
-		}
+	if err := c.checkCluster(cluster); err != nil {
+		return wire.PeriodReport{}, err
 	}
 	h := history.New(history.Period{Since: since, Until: until, Cluster: cluster})
 	err := audit.Select(ctx, c.audit.path, audit.Query{}, func(e audit.Entry) error { h.Add(e); return nil }, func(b audit.Break) error { h.AddBreak(b); return nil })
@@ -35,27 +33,21 @@ func (c control) Report(ctx context.Context, cluster string, since, until time.T
 	case err != nil:
 		return wire.PeriodReport{}, fmt.Errorf("read the audit log: %w", err)
 	}
-	now, err := c.now(ctx, cluster)
-	if err != nil {
-		return wire.PeriodReport{}, err
-	}
-	return h.Report(now), nil
+	return h.Report(c.now(ctx, cluster)), nil
 }
 
 // now is what the state and the last looks say beside the log.
-func (c control) now(ctx context.Context, cluster string) (history.Now, error) {
-	var out history.Now
+func (c control) now(ctx context.Context, cluster string) (out history.Now) {
 	for _, cs := range c.engine.Status() {
 		if cluster == "" || cs.Name == cluster {
 			out.Blocked = append(out.Blocked, blockedIn(cs)...)
 		}
 	}
 	for _, r := range c.engine.Runs(cluster) {
-		out.Runs = append(out.Runs, wire.FromRun(r))
+		out.Runs = append(out.Runs, c.record(r))
 	}
-	devices, err := c.BMCs(ctx, cluster)
-	if err == nil {
+	if devices, err := c.BMCs(ctx, cluster); err == nil { // else none is known yet
 		out.BMCs = devices.Count()
-	} // else they are not known yet: the report has none
-	return out, nil
+	}
+	return out
 }

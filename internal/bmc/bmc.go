@@ -149,9 +149,24 @@ func (p Proof) Reset() Proof {
 // second reading counts from its request. For a level, this must hold for each
 // device.
 func (p Proof) Proven(now time.Time) bool {
-	return p.first.State == Off && p.Spacing > 0 && // one read is never a proof
-		p.last.At.Add(-p.last.Took).Sub(newest(p.first)) >= p.Spacing &&
-		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
+	return p.first.State == Off && p.hasSecond() && now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
+}
+
+// hasSecond reports whether the newest Off counts as the second one.
+func (p Proof) hasSecond() bool {
+	return p.Spacing > 0 && p.last.At.Add(-p.last.Took).Sub(newest(p.first)) >= p.Spacing // one read is never a proof
+}
+
+// OffReads are the times of the reads that the proof stands on, for people: none, that of the first Off, or those of the first
+// and of the newest Off once that counts as the second one.
+func (p Proof) OffReads() []time.Time {
+	switch {
+	case p.first.State != Off:
+		return nil
+	case !p.hasSecond():
+		return []time.Time{p.Since()}
+	}
+	return []time.Time{p.Since(), p.last.At}
 }
 
 // Until is when the newest read becomes too old; zero without one.

@@ -3,6 +3,8 @@ package cluster
 import (
 	"maps"
 	"slices"
+
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Labelled is what of a cluster has some labels.
@@ -22,31 +24,8 @@ type Labelled struct {
 // WithLabels finds the Nodes with all of these labels, as the view has them now.
 func (c *Model) WithLabels(wanted map[string]string) Labelled {
 	defer c.lock()()
-	found, all, unlabelled := Labelled{Runs: map[string]string{}}, map[string]map[string]string{}, map[string]bool{}
-	for n := range c.Objects.ledger.Nodes() {
-		all[n.Name] = n.Labels
-	}
-	open := c.Runs.open()
-	for i := range open {
-		r := &open[i]
-		if n := c.Objects.ledger.Node(r.Target.Node); n != nil {
-			if !r.Isolated.IsZero() && n.UID != r.Target.NodeUID && r.NodeLabels != nil {
-				all[n.Name] = maps.Clone(r.NodeLabels)
-				maps.Copy(all[n.Name], n.Labels)
-			}
-			continue
-		}
-		if r.Target.Node != "" && r.NodeLabels != nil {
-			all[r.Target.Node] = r.NodeLabels
-		} else {
-			unlabelled[SubjectOf(r.Target)] = true
-		}
-	}
-	for _, p := range c.Runs.repairs {
-		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
-			all[p.Target.Node] = p.NodeLabels
-		}
-	}
+	found, open := Labelled{Runs: map[string]string{}}, c.Runs.open()
+	all, unlabelled := c.labels(open)
 	for m := range c.Objects.ledger.Machines() {
 		if _, known := all[m.NodeName]; !known && !unlabelled[m.NodeName] {
 			unlabelled[m.Key()] = true
@@ -68,6 +47,50 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 	slices.Sort(found.Nodes)
 	found.Unlabelled = slices.Sorted(maps.Keys(unlabelled))
 	return found
+}
+
+// labels are those of each Node, as Labelled tells: those of a Node that a run has deleted are in its record. unlabelled are
+// the open runs whose Node is not known. The lock is held.
+func (c *Model) labels(open []remediate.Run) (all map[string]map[string]string, unlabelled map[string]bool) {
+	all, unlabelled = map[string]map[string]string{}, map[string]bool{}
+	for n := range c.Objects.ledger.Nodes() {
+		all[n.Name] = n.Labels
+	}
+	for i := range open {
+		r := &open[i]
+		if n := c.Objects.ledger.Node(r.Target.Node); n != nil {
+			if !r.Isolated.IsZero() && n.UID != r.Target.NodeUID && r.NodeLabels != nil {
+				all[n.Name] = maps.Clone(r.NodeLabels)
+				maps.Copy(all[n.Name], n.Labels)
+			}
+			continue
+		}
+		if r.Target.Node != "" && r.NodeLabels != nil {
+			all[r.Target.Node] = r.NodeLabels
+		} else {
+			unlabelled[SubjectOf(r.Target)] = true
+		}
+	}
+	for _, p := range c.Runs.repairs {
+		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
+			all[p.Target.Node] = p.NodeLabels
+		}
+	}
+	return all, unlabelled
+}
+
+// Place is where a Node stands, as its labels say; "" without the label. Whoever may write Nodes chose the texts.
+type Place struct{ Zone, Rack string }
+
+// Places says of each Node where it stands, also of one that fenced or another remediator has deleted. rackKey is the label that holds the rack.
+func (c *Model) Places(rackKey string) map[string]Place {
+	defer c.lock()()
+	all, _ := c.labels(c.Runs.open())
+	places := make(map[string]Place, len(all))
+	for name, labels := range all {
+		places[name] = Place{Zone: labels[c.Options.Rules.ZoneKey], Rack: labels[rackKey]}
+	}
+	return places
 }
 
 func hasAll(labels, wanted map[string]string) bool {

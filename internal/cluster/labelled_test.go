@@ -45,6 +45,11 @@ func TestNodesWithLabels(t *testing.T) {
 			Target: remediate.Target{Cluster: "c", Node: node, NodeUID: "old"}})
 	}
 
+	places := a.b.Places("rack")
+	for node, want := range map[string]Place{"there": {Rack: "r7"}, "bare": {}, "deleted": {Rack: "r7"}, "moved": {Rack: "r8"}, "anew": {Rack: "r7"}, "ended": {}} {
+		assert.Equal(t, want, places[node], node)
+	}
+
 	found := a.b.WithLabels(r7)
 	assert.Equal(t, []string{"anew", "deleted", "replaced", "there"}, found.Nodes)
 	assert.Equal(t, map[string]string{"anew": "run-anew", "deleted": "run-1"}, found.Runs)

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
 )
@@ -99,6 +100,35 @@ func TestDestructiveActionIsRecordedBeforeItIsDone(t *testing.T) {
 		assert.Equal(t, map[remediate.Action]bool{
 			remediate.SendOff: true, remediate.BackupNode: false, remediate.IsolateNode: true, remediate.SendOn: false, remediate.RestoreTargetNode: false,
 		}, told)
+	})
+}
+
+// The reads on which the proof of off stands are told: one while the second is awaited, then both, also after the end. A read
+// of before the Off that was accepted is none of them. They are for people: another process does not know them. // I1
+func TestReadsOfOffAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		reads := func(e *engine.Engine) []run.OffRead {
+			runs := e.Runs("c")
+			if len(runs) == 0 {
+				return nil
+			}
+			return engine.NewLookup(e).OffReads("c", runs[0].ID)
+		}
+		e, _, stop := start(t, w, store, nil)
+		await(t, func() bool { return len(reads(e)) == 1 })
+		first := reads(e)[0]
+		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		assert.Zero(t, w.Isolations())
+		await(t, func() bool { return only(t, e).Step == remediate.Done })
+		both := reads(e)
+		require.Len(t, both, 2)
+		assert.Equal(t, first, both[0])
+		assert.Equal(t, "ipmi://192.0.2.1:623", both[1].Devices)
+		assert.GreaterOrEqual(t, both[1].At.Sub(both[0].At), 3*time.Second)
+		assert.False(t, both[1].At.After(only(t, e).Isolated), "the deletion was decided on it")
+		stop()
+		assert.Empty(t, reads(running(t, w, store, nil)))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -217,6 +218,14 @@ func (l Lookup) Run(cluster, id string) (remediate.Run, bool) {
 		return remediate.Run{}, false
 	}
 	return c.model.Runs.Get(id)
+}
+
+// OffReads are the reads on which the proof of a run of one cluster stands; none if this process did not carry it out.
+func (l Lookup) OffReads(cluster, id string) []run.OffRead {
+	if c := l.e.clusters.Get(cluster); c != nil {
+		return c.admit.Runner.OffReads(id)
+	}
+	return nil
 }
 
 // Target returns the objects of a Node or, without one, of a Machine ("namespace/name") as the

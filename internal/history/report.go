@@ -28,7 +28,7 @@ const (
 var phases = []struct{ name, means string }{
 	{phaseDetection, "from the condition that a check names until the run began: the timeout of the check, and what was refused meanwhile"},
 	{string(remediate.PowerOff), "step 1: from its begin until the host was proven off"},
-	{phaseProof, "in step 1: between the two reads of Off; only runs that the state still has"},
+	{phaseProof, "in step 1: between the two reads of Off; only of the runs that this process of fenced carried out"},
 	{string(remediate.DeleteNode), "step 2: until the Node was saved and deleted, or tainted"},
 	{string(remediate.PowerOn), "step 3: until the host was on"},
 	{string(remediate.AwaitNode), "step 4: until the Node was Ready again"},

@@ -67,6 +67,9 @@ func (w *worker) act(ctx context.Context, d decision) {
 			w.emitNotDone(a, "the proof of off grew old")
 			return
 		}
+		if a == remediate.IsolateNode {
+			w.noteOffReads(d.seen)
+		}
 		err = w.writeWhileAllowed(ctx, d)
 	case remediate.SetPowerLock, remediate.DeleteTargetMachine:
 		err = w.writeWhileAllowed(ctx, d)

@@ -3,7 +3,9 @@ package run
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,13 +81,14 @@ type Runner struct {
 	looks   *queue
 	deleted *queue // of runs that have deleted the Machine
 
-	mu      sync.Mutex
-	workers map[string]*worker // by run ID
+	mu       sync.Mutex
+	workers  map[string]*worker   // by run ID
+	offReads map[string][]OffRead // by run ID, also of runs that have ended
 }
 
 // New returns a Runner without runs.
 func New(opt Options) *Runner {
-	return &Runner{opt: opt, looks: &queue{size: looksAtOnce}, deleted: &queue{size: deletedAtOnce}, workers: map[string]*worker{}}
+	return &Runner{opt: opt, looks: &queue{size: looksAtOnce}, deleted: &queue{size: deletedAtOnce}, workers: map[string]*worker{}, offReads: map[string][]OffRead{}}
 }
 
 // Start continues an open run, as long as this instance leads the cluster. The run takes over
@@ -132,6 +135,43 @@ func (r *Runner) Kick() {
 	defer r.mu.Unlock()
 	for _, w := range r.workers {
 		w.inbox.kick()
+	}
+}
+
+// OffRead is one read of Off on which a proof stands, for people.
+type OffRead struct {
+	At      time.Time
+	Devices string // of the power level
+}
+
+// OffReads are the reads on which the proof of a run stands: one while the second is awaited, two once the host is proven off.
+// It is kept in memory, so none is known after a restart, or of a run that another instance carried out.
+func (r *Runner) OffReads(run string) []OffRead {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.offReads[run]
+}
+
+// maxOffReads bounds of how many runs the reads of Off are kept.
+const maxOffReads = 1000
+
+// noteOffReads keeps on what the proof of a run stands now. Nothing is decided on it.
+func (w *worker) noteOffReads(seen remediate.Observation) {
+	var list []OffRead
+	if seen.OffAccepted && seen.Identity == remediate.Yes && !w.run.IsolatesOnConfirmation() {
+		for _, at := range seen.Proof.OffReads() {
+			list = append(list, OffRead{At: at.UTC(), Devices: seen.Devices})
+		}
+	}
+	r := w.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(list) == 0 {
+		delete(r.offReads, w.id)
+		return
+	}
+	if r.offReads[w.id] = list; len(r.offReads) > maxOffReads { // the IDs of runs are in the order of their starts
+		delete(r.offReads, slices.Min(slices.Collect(maps.Keys(r.offReads))))
 	}
 }
 
@@ -242,6 +282,9 @@ func (w *worker) loop(ctx context.Context) {
 		}
 		w.takeOrders(ctx) // a look can be slow
 		d.from = w.run
+		if w.run.Step == remediate.PowerOff {
+			w.noteOffReads(d.seen)
+		}
 		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
 		d.action = action
 		if action == remediate.SendOn || action == remediate.ReleasePowerLock {

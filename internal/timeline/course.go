@@ -69,9 +69,11 @@ func takeBack(list []deed, what string) []deed {
 	return list[:i]
 }
 
+// clock is how a time of day is written.
+const clock = time.TimeOnly + "Z"
+
 // text tells a deed to people.
 func (d deed) text() string {
-	const clock = time.TimeOnly + "Z"
 	switch {
 	case d.wait:
 		return d.what
@@ -79,6 +81,15 @@ func (d deed) text() string {
 		return fmt.Sprintf("%s %s, and again until %s (%d times)", d.what, d.at.UTC().Format(clock), d.last.UTC().Format(clock), d.count)
 	}
 	return d.what + " " + d.at.UTC().Format(clock)
+}
+
+// readOff tells by which reads a host was proven off.
+func readOff(reads []wire.OffRead) string {
+	text := "read Off twice"
+	if len(reads) == 2 {
+		text += " " + reads[0].At.UTC().Format(clock) + " and " + reads[1].At.UTC().Format(clock)
+	}
+	return text
 }
 
 // Between is what a run did between two times, and what it waited for, oldest first.
@@ -113,7 +124,7 @@ func (n *Notes) AddCourse(r *wire.RunRecord) {
 		}
 		switch remediate.ProofKind(r.Proof) {
 		case remediate.ProofBMC, remediate.ProofDevice:
-			before.Course = append(before.Course, "read Off twice")
+			before.Course = append(before.Course, readOff(r.OffReads))
 		case remediate.ProofHuman:
 			before.Course = append(before.Course, "confirmed off by "+r.ConfirmedBy)
 		}

@@ -100,7 +100,9 @@ type RunRecord struct {
 	Actor   string `json:"actor,omitempty"` // who fenced by hand
 	// Proof is what the host was known from to be off: BMC, Device or Human.
 	Proof string `json:"proof,omitempty"`
-	// OffReads are the reads of Off that the proof stands on, oldest first; one while the second is awaited.
+	// OffReads are the reads of Off that the proof stands on, oldest first: one while the second is awaited, two once the host
+	// is proven off. The daemon that carried the run out has them in memory, until it is restarted. Its audit log has
+	// the last reading in the entry of the action.
 	OffReads []OffRead `json:"offReads,omitempty"`
 	// ConfirmedBy is who confirmed by hand that it was off. It is never removed.
 	ConfirmedBy     string       `json:"confirmedBy,omitempty"`
@@ -119,7 +121,7 @@ type RunRecord struct {
 // OffRead is one read of Off of a power level.
 type OffRead struct {
 	At     time.Time `json:"at"`
-	Device string    `json:"device,omitempty"` // its address
+	Device string    `json:"device,omitempty"` // its address; of a level of several devices, all of them: "pdu-a#7 + pdu-b#7"
 }
 
 // StepRecord is one stay in one of the six steps.
