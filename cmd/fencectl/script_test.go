@@ -22,7 +22,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -106,17 +105,18 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 type scripted struct {
 	api.Daemon `json:"-"` // what is not answered below
 
-	StatusIs  wire.Status      `json:"status"`
-	ExplainIs wire.Explanation `json:"explain"`
-	PlanIs    wire.Plan        `json:"plan"`
-	CoversIs  wire.Coverage    `json:"coverage"`
-	NamesAre  wire.Names       `json:"names"`
-	BMCsAre   wire.BMCs        `json:"bmcs"`
-	NodesAre  wire.Nodes       `json:"nodes"`
-	LookIs    wire.BMCs        `json:"look"`
-	ExportIs  string           `json:"export"`
-	EventsAre []wire.Event     `json:"events"`
-	History   []wire.RunRecord `json:"history"`
+	StatusIs  wire.Status       `json:"status"`
+	ExplainIs wire.Explanation  `json:"explain"`
+	PlanIs    wire.Plan         `json:"plan"`
+	CoversIs  wire.Coverage     `json:"coverage"`
+	NamesAre  wire.Names        `json:"names"`
+	BMCsAre   wire.BMCs         `json:"bmcs"`
+	NodesAre  wire.Nodes        `json:"nodes"`
+	LookIs    wire.BMCs         `json:"look"`
+	ExportIs  string            `json:"export"`
+	ReportIs  wire.PeriodReport `json:"report"`
+	EventsAre []wire.Event      `json:"events"`
+	History   []wire.RunRecord  `json:"history"`
 	// Notes and Blocked are those of any timeline of one node.
 	Notes   []wire.Note    `json:"notes"`
 	Blocked []wire.Blocked `json:"blocked"`
@@ -252,9 +252,14 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, d.fault())
 }
 
-// Audit has no entries.
-func (d *scripted) Audit(context.Context, audit.Query, func(audit.Entry) error, func(audit.Break) error) error {
-	return d.fault()
+// Report gives the fixture's report, of the period that was asked for.
+func (d *scripted) Report(_ context.Context, cluster string, since, until time.Time) (wire.PeriodReport, error) {
+	r := d.ReportIs
+	r.Cluster = cluster
+	if r.Since.IsZero() {
+		r.Since, r.Until = since, until
+	}
+	return r, d.fault()
 }
 
 // Events gives those of the fixture, then tells that a frame was read.

@@ -228,12 +228,12 @@ var reads = []route{
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),
 	get("/v1/bmcs", (*Server).bmcs),
-	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
-	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
-	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends but with ?follow=false
+	get("/v1/runs", (*Server).runs),                                     // ?since=RFC3339
+	get("/v1/runs/{id}", (*Server).run),                                 // a timeline of one run
+	stream("/v1/events", wire.Viewer, (*Server).events),                 // ?after=SEQ; NDJSON, never ends but with ?follow=false
 	{http.MethodGet, "/v1/report", wire.Viewer, (*Server).periodReport}, // ?since=RFC3339&until=RFC3339
-	stream("/v1/audit", wire.Viewer, (*Server).audit),   // ?since=RFC3339&until=RFC3339&node=NODE&run=RUN; NDJSON
-	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
+	stream("/v1/audit", wire.Viewer, (*Server).audit),                   // ?since=RFC3339&until=RFC3339&node=NODE&run=RUN; NDJSON
+	stream("/v1/export", wire.Admin, (*Server).export),                  // NDJSON, the whole state
 }
 
 // get is a row that answers viewers with one value; its type is the handler's.
