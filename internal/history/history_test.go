@@ -2,6 +2,8 @@ package history
 
 import (
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -312,18 +315,34 @@ func TestHistoryIsLimited(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "There was too much at the same time")
 }
 
-func BenchmarkHistory(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		h := New(day)
-		for i := range 1_000_000 {
-			node := fmt.Sprint("n-", i%1000)
-			e := entry(float64(i)/1000, event.Refused, of(node), why("Observing"))
-			if i%2000 >= 1000 {
-				e.Type = event.RefusalEnded
-			}
-			h.Add(e)
+// BenchmarkMillionEntries reports a log of a million entries, as fenced reads it: 2000 Nodes, of which each is refused and recovers, or
+// is fenced, again and again.
+func BenchmarkMillionEntries(b *testing.B) {
+	const entries = 1_000_000
+	path := filepath.Join(b.TempDir(), "audit.jsonl")
+	l := must.Do(audit.Open(path, audit.Options{Origin: audit.Origin{Version: "test", Host: "fenced-1", Store: "store"}}))(b)
+	gates := []audit.Gate{{Name: "limit", Pass: false, Reason: "ShortCircuit", Value: "3 of 10 not healthy", Threshold: "at most 2 (20%)"}}
+	for i := range entries {
+		e := entry(0, event.Refused, of(fmt.Sprint("worker-", i/2%2000)), why("ShortCircuit"), says("limit: 3 of 10 not healthy (needs at most 2 (20%), MachineHealthCheck ns/workers)"))
+		e.Gates = gates
+		if i%2 == 1 {
+			e.Type, e.Message, e.Gates = event.RefusalEnded, "what was refused is no longer asked for", nil
 		}
-		h.Report(Now{})
+		if i%1000 < 999 {
+			l.Add(e)
+		} else { // the queue is short
+			must.Do(l.Append(b.Context(), e))(b)
+		}
+	}
+	require.NoError(b, l.Close())
+	for b.Loop() {
+		h, n := New(Period{Since: time.Now().Add(-24 * time.Hour), Until: time.Now()}), 0
+		require.NoError(b, audit.Select(b.Context(), path, audit.Query{}, func(e audit.Entry) error { n++; h.Add(e); return nil }, func(audit.Break) error { return nil }))
+		require.Greater(b, n, entries)
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "MiB-kept")
+		require.Equal(b, entries/2, h.Report(Now{}).Refused[0].Count)
 	}
 }
