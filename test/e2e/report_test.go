@@ -44,9 +44,7 @@ func TestReportOfAPeriod(t *testing.T) {
 	observed.Kubelet.Hang()
 	awaitRefusal(ctx, t, s, observed.Name, "Observing")
 	for _, name := range []string{observed.Name, "small-1", "small-2"} { // somebody presses the button
-		require.NoError(t, s.Worker(name).BMC.SetPower(false))
-		require.NoError(t, s.Worker(name).BMC.SetPower(true))
-		must.Do(s.Cluster.WaitNode(ctx, name, scene.IsReady))(t)
+		rebootByHand(ctx, t, s, s.Worker(name))
 	}
 	r := awaitReport(ctx, t, s, func(r wire.PeriodReport) bool { return r.Would.ByOutcome[wire.OutcomeOpen] == 0 })
 	assert.Equal(t, 2, r.Would.Targets, "observed, and small-1 until the limit closed")
