@@ -75,10 +75,10 @@ func (h *History) Add(e audit.Entry) {
 	if e.At.After(h.period.Until) {
 		return
 	}
-	h.evidence.add(e)
 	if e.Starts() {
 		h.restart(e)
 	}
+	h.evidence.add(e)
 	if e.Cluster == "" || h.period.Cluster != "" && e.Cluster != h.period.Cluster {
 		return
 	}
@@ -126,7 +126,7 @@ func (h *History) AddBreak(b audit.Break) {
 
 // restart takes in that a daemon started: what the one before had told it may not tell again.
 func (h *History) restart(e audit.Entry) {
-	used, known := e.LastUse()
+	used, known := h.evidence.lastUse(e)
 	if !known || used.After(e.At) {
 		used = e.At
 	}

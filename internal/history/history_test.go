@@ -186,19 +186,19 @@ func TestRestart(t *testing.T) {
 		GoodShare: 1 - 3600.0/(48*3600-600), Reason: "BMCAuth"}, r.BMCs.Outages[0])
 	assert.InDelta(t, 1200, r.BMCs.Outages[1].TotalSeconds, 0, "it is not known to have lasted longer")
 	assert.InDelta(t, 48*3600-600, r.Evidence.CoveredSeconds, 0)
-	assert.Equal(t, "The evidence covers 1 day 23 h of the 2 days that were asked for.", r.Summary[0])
+	assert.Equal(t, "The evidence covers 1 day 23 h of a period of 2 days.", r.Summary[0])
 }
 
 // The report says first how far the log reaches, and where it is broken, whatever was asked for.
 func TestEvidence(t *testing.T) {
 	month := Period{Since: noon.Add(-30 * 24 * time.Hour), Until: noon}
 	r := reported(month, Now{}, began(-1440))
-	assert.Equal(t, "The evidence covers 1 day of the 30 days that were asked for. The audit log begins at 2026-02-28T12:00:00Z.", r.Summary[0])
+	assert.Equal(t, "The evidence covers 1 day of a period of 30 days. The audit log begins at 2026-02-28T12:00:00Z.", r.Summary[0])
 	assert.Equal(t, at(-1440), r.Evidence.From)
 	require.Len(t, r.Evidence.Gaps, 1)
 
 	r = reported(month, Now{})
-	assert.Equal(t, "The evidence covers 0 s of the 30 days that were asked for. The audit log says nothing about the period.", r.Summary[0])
+	assert.Equal(t, "The evidence covers 0 s of a period of 30 days. The audit log says nothing about the period.", r.Summary[0])
 
 	h := New(day)
 	h.Add(began(-2000))

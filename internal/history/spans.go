@@ -139,7 +139,7 @@ func (v *evidence) add(e audit.Entry) {
 			v.gap(v.period.Since, e.At, "the log begins then")
 		}
 	}
-	switch used, known := e.LastUse(); {
+	switch used, known := v.lastUse(e); {
 	case e.Type == audit.Lost:
 		v.gap(cmp.Or(v.last, e.At), e.At, e.Message)
 	case !e.Starts():
@@ -155,6 +155,16 @@ func (v *evidence) add(e audit.Entry) {
 	if v.period.has(e.At) {
 		v.entries++
 	}
+}
+
+// lastUse is when the daemon before a start was alive for the last time that is known: it saved the head of the log then, or wrote an
+// entry.
+func (v *evidence) lastUse(start audit.Entry) (time.Time, bool) {
+	used, known := start.LastUse()
+	if v.last.After(used) && known {
+		used = v.last
+	}
+	return used, known
 }
 
 // broken takes in that entries are missing or were changed.

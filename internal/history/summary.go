@@ -33,7 +33,7 @@ func evidenceSentences(r *wire.PeriodReport) []string {
 	asked, covered := r.Until.Sub(r.Since), seconds(r.Evidence.CoveredSeconds)
 	list := []string{"The evidence covers all of the last " + length(asked) + "."}
 	if missing := asked - covered; missing > shortGap {
-		list[0] = fmt.Sprintf("The evidence covers %s of the %s that were asked for.", length(covered), length(asked))
+		list[0] = fmt.Sprintf("The evidence covers %s of a period of %s.", length(covered), length(asked))
 		switch begin := r.Evidence.From; {
 		case begin.IsZero():
 			list[0] += " The audit log says nothing about the period."
@@ -133,7 +133,7 @@ func refusedSentence(list []wire.RefusedReason) string {
 		text += ", most often for " + most
 	}
 	if now > 0 {
-		text += fmt.Sprintf("; %d are refused now", now)
+		text += fmt.Sprintf("; refused now: %d", now)
 	}
 	return text + "."
 }
@@ -143,11 +143,11 @@ func bmcSentence(b *wire.BMCsInPeriod) string {
 	if n == 0 && b.NotDependable == 0 && b.NeverChecked == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s were not dependable for some time", count(n, "BMC"))
+	text := "The log has no BMC that was not dependable"
 	if n > 0 {
-		text += fmt.Sprintf(", %s the longest (%s)", b.Outages[0].Device, length(seconds(b.Outages[0].TotalSeconds)))
+		text = fmt.Sprintf("BMCs that were not dependable for some time: %d, the longest %s (%s)", n, b.Outages[0].Device, length(seconds(b.Outages[0].TotalSeconds)))
 	}
-	return text + fmt.Sprintf("; of the %d known now, %d are not dependable and %d were never checked.", b.Total, b.NotDependable, b.NeverChecked)
+	return text + fmt.Sprintf(". Of the %d BMCs known now, %d are not dependable, and %d were not checked since the start of fenced.", b.Total, b.NotDependable, b.NeverChecked)
 }
 
 func limitSentences(list []wire.LimitsOfACheck) []string {
