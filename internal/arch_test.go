@@ -68,7 +68,7 @@ var table = map[string]rule{
 	"internal/logging":    {[]string{"wire"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/timeline":   {[]string{"wire", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
-	"internal/page":       {[]string{"api", "wire", "reason"}, []string{"k8s.io/apimachinery/pkg/util/duration", "golang.org/x/net/netutil"}},
+	"internal/page":       {[]string{"api", "audit", "wire", "reason"}, []string{"k8s.io/apimachinery/pkg/util/duration", "golang.org/x/net/netutil"}},
 	"internal/history":    {[]string{"audit", "event", "reason", "remediate", "sweep", "wire"}, nil},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
 	"internal/support":    {[]string{"api", "wire", "audit", "bmc", "config"}, nil},

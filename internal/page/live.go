@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -21,6 +22,8 @@ const (
 	readPause = time.Second
 	idlePause = 5 * time.Second
 	bmcsPause = 10 * time.Second
+	logPause  = 30 * time.Second // of the audit log, for one run
+	awayPause = 15 * time.Second // of a daemon that is away for longer
 	readShare = 4
 	readTime  = time.Minute // for one answer
 	keepView  = time.Minute // of a page that nobody looks at
@@ -55,6 +58,7 @@ type hub struct {
 	lasted  time.Duration // of the last read
 	ids     *names
 	away    away
+	logs    map[string]readLog // by run
 
 	mu    sync.Mutex
 	rev   uint64
@@ -70,20 +74,22 @@ type away struct {
 
 func newHub(client *api.Client, cluster string, refuse context.CancelCauseFunc) *hub {
 	return &hub{client: client, cluster: cluster, refuse: refuse, wake: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}}
+		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}, logs: map[string]readLog{}}
 }
 
-// listen wakes the hub with each event of the daemon.
+// listen wakes the hub with each event of the daemon. One that is away is asked less and less often: over ssh, to ask is to
+// log in.
 func (h *hub) listen(ctx context.Context) {
-	for ctx.Err() == nil {
+	for again := readPause; ctx.Err() == nil; again = min(2*again, awayPause) {
 		for _, err := range h.client.Events(ctx, 0) {
 			if err != nil {
 				break
 			}
+			again = readPause
 			h.stir()
 		}
 		h.stir() // the stream broke: is the daemon there?
-		pause(ctx, readPause)
+		pause(ctx, again)
 	}
 }
 
@@ -113,14 +119,18 @@ func (h *hub) run(ctx context.Context) {
 		for _, p := range h.watched() {
 			_, _ = h.look(ctx, p) // what went wrong stands in the page
 		}
-		pause(ctx, max(readPause, (readShare-1)*h.lastRead()))
+		pause(ctx, h.rest())
 	}
 }
 
-func (h *hub) lastRead() time.Duration {
+// rest is how long the daemon is left alone after a read, or after a try.
+func (h *hub) rest() time.Duration {
 	h.reading <- struct{}{}
 	defer func() { <-h.reading }()
-	return h.lasted
+	if !h.away.Since.IsZero() {
+		return min(max(readPause, time.Since(h.away.Since)/2), awayPause)
+	}
+	return max(readPause, (readShare-1)*h.lasted)
 }
 
 // watched are the places that have readers. Views without one are forgotten after a while.
@@ -199,6 +209,11 @@ func (h *hub) refresh(ctx context.Context, now time.Time) error {
 		}
 		next.bmcs, h.bmcsAt = bmcs.Value.BMCs, now
 	}
+	if h.cluster != "" {
+		accounts := keepIf(next.status.BMCs.Accounts, func(a wire.RefusedAccount) bool { return a.Cluster == h.cluster })
+		next.status.BMCs = wire.BMCs{BMCs: next.bmcs}.Count()
+		next.status.BMCs.Accounts = accounts
+	}
 	if next.runs, err = h.openRuns(ctx, next.status.Runs); err != nil {
 		return err
 	}
@@ -266,7 +281,7 @@ func (h *hub) drawPlace(ctx context.Context, p place, d *drawing) (err error) {
 		d.title = "Run " + p.name
 		tl, err := h.client.Run(ctx, p.name)
 		if err == nil {
-			d.main, err = runPage(tl.Value, now)
+			d.main, err = runPage(tl.Value, h.auditOf(ctx, tl.Value.Runs[0]), now)
 			return err
 		}
 		return d.unknown(err)
@@ -292,6 +307,26 @@ func (d *drawing) unknown(err error) error {
 	d.status = e.Status
 	d.main, err = messagePage(message{Title: d.title, Text: e.Message, Hint: e.Hint, Back: true})
 	return err
+}
+
+// readLog is what the audit log had about a run.
+type readLog struct {
+	at    time.Time
+	run   wire.RunRecord
+	audit *Audit
+}
+
+// auditOf reads the audit log anew only if the run went on since, and not often: a log may be long.
+func (h *hub) auditOf(ctx context.Context, r wire.RunRecord) *Audit {
+	now := time.Now()
+	maps.DeleteFunc(h.logs, func(_ string, l readLog) bool { return now.Sub(l.at) > 10*logPause })
+	known, ok := h.logs[r.ID]
+	if ok && (now.Sub(known.at) < logPause || known.audit.Problem == "" && reflect.DeepEqual(known.run, r)) {
+		return known.audit
+	}
+	read := readLog{now, r, ReadAudit(ctx, h.client, r)}
+	h.logs[r.ID] = read
+	return read.audit
 }
 
 // message is a page with a sentence in place of what was asked for.
@@ -344,7 +379,7 @@ func (h *hub) keep(p place, d drawing, now time.Time) (view, error) {
 	defer h.mu.Unlock()
 	v, known := h.views[p]
 	if !known {
-		if len(h.views) >= maxViews {
+		if len(h.views) >= maxViews && !h.forgetOne() {
 			return view{}, errTooManyPages
 		}
 		v = &view{changed: make(chan struct{})}
@@ -375,6 +410,19 @@ func (h *hub) keep(p place, d drawing, now time.Time) (view, error) {
 	close(v.changed)
 	v.changed = make(chan struct{})
 	return *v, nil
+}
+
+// forgetOne forgets the view that nobody looks at for the longest time, and reports whether there was one. The caller has the lock.
+func (h *hub) forgetOne() bool {
+	var oldest place
+	found := false
+	for p, v := range h.views {
+		if v.readers == 0 && (!found || v.used.Before(h.views[oldest].used)) {
+			oldest, found = p, true
+		}
+	}
+	delete(h.views, oldest)
+	return found
 }
 
 // attach counts a reader of a place; detach ends that.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -49,10 +50,10 @@ func (d *daemon) Nodes(_ context.Context, cluster string) (wire.Nodes, error) {
 	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return cluster == "" || n.Cluster == cluster })}, d.err
 }
 
-func (d *daemon) BMCs(context.Context, string) (wire.BMCs, error) {
+func (d *daemon) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.BMCs{BMCs: append([]wire.BMC{}, d.bmcs...)}, d.err
+	return wire.BMCs{BMCs: keepIf(d.bmcs, func(b wire.BMC) bool { return cluster == "" || b.Cluster == cluster })}, d.err
 }
 
 func (d *daemon) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) { return n, nil }
@@ -81,6 +82,10 @@ func (d *daemon) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, error
 		return (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Node == f.Node)
 	})
 	return tl, d.err
+}
+
+func (d *daemon) Audit(_ context.Context, q audit.Query, entry func(audit.Entry) error, _ func(audit.Break) error) error {
+	return entry(audit.Entry{Seq: 4711, At: q.Since, Run: q.Run, Type: "Action", Step: "DeleteNode", Message: "the Node was deleted"})
 }
 
 func (d *daemon) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {
@@ -174,6 +179,7 @@ func scene(now time.Time) *daemon {
 				Checks: []wire.CheckStatus{{Kind: "MachineHealthCheck", Namespace: "ns", Name: "workers", State: "Active", Expected: 20, Healthy: 15, Allowed: true, RemediationsAllowed: 3},
 					{Kind: "NodeHealthCheck", Name: "infra", State: "Active", Expected: 3, Healthy: 1, Reason: "ShortCircuit", Limit: "at least 51% must be healthy"}},
 				Deviating: []wire.TargetStatus{{Node: "worker-12", Verdict: "Unhealthy", Reason: "NodeCondition", Message: "Ready is Unknown for 40s of 5m0s", Since: ago(40)}},
+				Requests:  []wire.RequestStatus{{Kind: "FencedRemediation", Namespace: "ns", Name: "worker-9", Node: "worker-9", Phase: "Pending", Reason: "RunsInFlight", Message: "asked by a NodeHealthCheck", Run: "mi42k0z3-4f9a1c"}},
 				Holds:     []wire.HoldStatus{{Node: "worker-15", By: "bert (uid 1001)", Reason: "new disk, ticket 4711", Since: ago(4000), Until: now.Add(time.Hour)}}},
 			{Name: "edge", Mode: "observe", ViewAgeSeconds: 94, Problem: "the view of the cluster is 94s old", ProblemReason: "StaleView", Next: "journalctl -u fenced", Hint: "write isolation: outOfServiceTaint", Nodes: 0}},
 		Recent: []wire.RecentRun{{ID: "mi3zzzz1-000001", Cluster: "prod", Node: "worker-1", Result: wire.ResultDone, Started: ago(7200), Ended: ago(6950)}}}
