@@ -83,7 +83,7 @@ type Cluster struct {
 	runs      *runCluster
 	scope     scopeKeeper
 	deletions *deletions
-	mode      event.Told[string] // only the deciding goroutine uses it
+	mode      modeReporter
 
 	Requested *RequestedRuns
 	// Escalation asks other remediators. It is set before Run.

@@ -67,17 +67,19 @@ func (c *Cluster) checkView() View {
 	return v
 }
 
-// tellMode reports in which mode the cluster is, at the start and after each change.
-func (c *Cluster) tellMode() {
-	mode := c.opt.Mode
-	if mode == guard.ModeObserve && c.Armed() {
+// modeReporter reports in which mode a cluster is, at the start and after each change. Only the deciding goroutine uses it.
+type modeReporter struct{ told event.Told[string] }
+
+func (m *modeReporter) report(opt *Options, armed bool) {
+	mode := opt.Mode
+	if mode == guard.ModeObserve && armed {
 		mode += ", armed"
 	}
-	if c.opt.Stop.Paused(c.opt.Name) != "" {
+	if opt.Stop.Paused(opt.Name) != "" {
 		mode += ", paused"
 	}
-	if c.mode.News(mode) {
-		c.emit(event.Event{Type: event.ModeChanged, Message: "the mode is " + mode, Inputs: "mode=" + strings.ReplaceAll(mode, ", ", ",")})
+	if m.told.News(mode) {
+		opt.Emit(event.Event{Type: event.ModeChanged, Cluster: opt.Name, Message: "the mode is " + mode, Inputs: "mode=" + strings.ReplaceAll(mode, ", ", ",")})
 	}
 }
 
@@ -87,7 +89,7 @@ func (c *Cluster) tellMode() {
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
 	c.Policies.takeIn(now)
-	c.tellMode()
+	c.mode.report(&c.opt, c.Armed())
 	v := c.checkView()
 	if !v.Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due

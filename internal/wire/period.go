@@ -139,7 +139,7 @@ type BMCsInPeriod struct {
 	Total         int         `json:"total"` // now
 	NotDependable int         `json:"notDependable"`
 	NeverChecked  int         `json:"neverChecked"` // since the start of the daemon
-	Outages       []BMCOutage `json:"outages"` // by device, the longest first
+	Outages       []BMCOutage `json:"outages"`      // by device, the longest first
 	OutagesMore   int         `json:"outagesMore,omitempty"`
 }
 
