@@ -118,15 +118,14 @@ func (s *spans) close() {
 
 // evidence follows how much of the period the log covers.
 type evidence struct {
-	period   Period
-	entries  int
-	first    time.Time // of all entries
-	last     time.Time
-	inPeriod bool
-	gaps     []wire.EvidenceGap // in which entries are missing, or no fenced ran
-	unseen   map[string]wire.EvidenceGap
-	views    []wire.EvidenceGap
-	more     int
+	period  Period
+	entries int
+	first   time.Time // of all entries
+	last    time.Time
+	gaps    []wire.EvidenceGap // in which entries are missing, or no fenced ran
+	unseen  map[string]wire.EvidenceGap
+	views   []wire.EvidenceGap
+	more    int
 }
 
 // shortGap is the longest time without a fenced that is not worth a line: a restart.
