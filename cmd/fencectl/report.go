@@ -186,7 +186,7 @@ var reportTemplate = page.Parse(`<div class="head"><h1>Report</h1> <span>from {{
 <ul class="lines">{{range .Report.Summary}}<li>{{.}}</li>{{end}}</ul>
 </section>
 {{range $i, $s := .Sections}}<section class="card" aria-labelledby="h-{{$i}}"><h2 id="h-{{$i}}">{{.Title}}{{if .Rows}} <span class="count">({{len .Rows}}{{if .More}}, {{.More}} more{{end}})</span>{{end}}</h2>
-{{if .Rows}}<div class="scroll" tabindex="0" role="region" aria-labelledby="h-{{$i}}"><table>
+{{if .Rows}}<div class="scroll" tabindex="0" role="group" aria-labelledby="h-{{$i}}"><table>
 {{with .Note}}<caption>{{.}}</caption>{{end}}
 <thead><tr>{{range .Head}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
 <tbody>

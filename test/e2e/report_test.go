@@ -107,6 +107,7 @@ func TestReportOfAPeriod(t *testing.T) {
 	for _, want := range []string{"WOULD HAVE BEEN FENCED", "recovered without fenced", "1 run began: 1 Done.", done.ID} {
 		assert.Contains(t, text.Stdout, want)
 	}
+	assert.Contains(t, fencectl(ctx, t, s, 1, "--cluster", "nowhere", "report").Stderr, "NoSuchCluster")
 	html := fencectl(ctx, t, s, 0, "report", "--since", "1d", "-o", "html").Stdout
 	assert.Contains(t, html, "<h2>Summary</h2>")
 	assert.NotContains(t, html, "<script")
