@@ -19,6 +19,7 @@ var examples = map[string][]string{
 	"plan":         {"fencectl plan", "fencectl plan -w", "fencectl plan --cluster prod -o json"},
 	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide", "fencectl timeline mi42k0z1-4f9a1c -o html"},
 	"history":      {"fencectl history --since 7d", "fencectl history worker-3", "fencectl history --cluster prod -o json"},
+	"report":       {"fencectl report --since 14d", "fencectl report --since 30d --cluster prod -o html"},
 	"events":       {"fencectl events", "fencectl events --follow -o json", "fencectl events --follow --resume place --exec ./webhook.sh"},
 	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
 	"fence": {
@@ -62,7 +63,7 @@ var verbGroups = []struct {
 	title string
 	verbs []string
 }{
-	{"Look", []string{"status", "ui", "explain", "plan", "timeline", "history", "events", "check-config", "bmc", "audit", "simulate"}},
+	{"Look", []string{"status", "ui", "explain", "plan", "timeline", "history", "report", "events", "check-config", "bmc", "audit", "simulate"}},
 	{"Act", []string{"fence", "unfence", "retry", "confirm-off"}},
 	{"Stop, and go on", []string{"pause", "resume", "hold", "release", "abort"}},
 	{"Set up", []string{"init", "arm", "disarm", "log-level", "export", "import", "support-bundle", "version"}},

@@ -67,7 +67,7 @@ type cli struct {
 // verbs are those that do more than send an order; those that only do that are the rows of
 // orderVerbs.
 var verbs = []func(*cli) *cobra.Command{
-	newDialStdioCommand, newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newEventsCommand, newCheckConfigCommand,
+	newDialStdioCommand, newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newReportCommand, newEventsCommand, newCheckConfigCommand,
 	newFenceCommand, newConfirmOffCommand, newArmCommand, newNodesCommand, newBMCCommand, newUICommand,
 	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newInitCommand, newVersionCommand,
 }
@@ -170,14 +170,15 @@ func noVerb(cmd *cobra.Command, args []string) error {
 var outputs = []string{"table", "wide", "json", "yaml", "name"}
 
 // unnamed are the verbs that list nothing with a name.
-var unnamed = []string{"check-config", "audit", "export", "import", "support-bundle", "log-level", "simulate", "init", "version", "events", "ui", "enroll",
+var unnamed = []string{"check-config", "audit", "export", "import", "support-bundle", "log-level", "simulate", "init", "version", "events", "report", "ui", "enroll",
 	"arm", "disarm", "pause", "resume", "hold", "release"}
 
 // checkOutput refuses an output form that no verb has.
 func (c *cli) checkOutput(cmd *cobra.Command) error {
 	words := strings.Fields(cmd.CommandPath())
 	none := c.output == "name" && slices.ContainsFunc(words, func(word string) bool { return slices.Contains(unnamed, word) })
-	drawn := slices.Contains([]string{"svg", "html"}, c.output) && slices.Contains(words, "timeline")
+	drawn := c.output == "svg" && slices.Contains(words, "timeline") ||
+		c.output == "html" && (slices.Contains(words, "timeline") || slices.Contains(words, "report"))
 	if (slices.Contains(outputs, c.output) || drawn) && !none {
 		return nil
 	}

@@ -109,17 +109,18 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 type scripted struct {
 	api.Daemon `json:"-"` // what is not answered below
 
-	StatusIs  wire.Status      `json:"status"`
-	ExplainIs wire.Explanation `json:"explain"`
-	PlanIs    wire.Plan        `json:"plan"`
-	CoversIs  wire.Coverage    `json:"coverage"`
-	NamesAre  wire.Names       `json:"names"`
-	BMCsAre   wire.BMCs        `json:"bmcs"`
-	NodesAre  wire.Nodes       `json:"nodes"`
-	LookIs    wire.BMCs        `json:"look"`
-	ExportIs  string           `json:"export"`
-	EventsAre []wire.Event     `json:"events"`
-	History   []wire.RunRecord `json:"history"`
+	StatusIs  wire.Status       `json:"status"`
+	ExplainIs wire.Explanation  `json:"explain"`
+	PlanIs    wire.Plan         `json:"plan"`
+	CoversIs  wire.Coverage     `json:"coverage"`
+	NamesAre  wire.Names        `json:"names"`
+	BMCsAre   wire.BMCs         `json:"bmcs"`
+	NodesAre  wire.Nodes        `json:"nodes"`
+	LookIs    wire.BMCs         `json:"look"`
+	ExportIs  string            `json:"export"`
+	ReportIs  wire.PeriodReport `json:"report"`
+	EventsAre []wire.Event      `json:"events"`
+	History   []wire.RunRecord  `json:"history"`
 	// Notes and Blocked are those of any timeline of one node.
 	Notes   []wire.Note    `json:"notes"`
 	Blocked []wire.Blocked `json:"blocked"`
@@ -262,6 +263,16 @@ func (d *scripted) Audit(context.Context, audit.Query, func(audit.Entry) error, 
 
 // Stream is one.
 func (d *scripted) Stream() string { return "scripted" }
+
+// Report gives the fixture's report, of the period that was asked for.
+func (d *scripted) Report(_ context.Context, cluster string, since, until time.Time) (wire.PeriodReport, error) {
+	r := d.ReportIs
+	r.Cluster = cluster
+	if r.Since.IsZero() {
+		r.Since, r.Until = since, until
+	}
+	return r, d.fault()
+}
 
 // Events gives those of the fixture, then tells that a frame was read.
 func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {

@@ -118,10 +118,18 @@ func describeHosts(list []config.HostEntry) string {
 	return fmt.Sprintf("%d hosts in hosts.d", len(list))
 }
 
+// checkCluster is an error for the name of a cluster that is not configured; empty means all.
+func (c control) checkCluster(cluster string) error {
+	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
+		return api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "fencectl status lists the clusters")
+	}
+	return nil
+}
+
 // BMCs implements api.Daemon.
 func (c control) BMCs(ctx context.Context, cluster string) (wire.BMCs, error) {
-	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
-		return wire.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "fencectl status lists the clusters")
+	if err := c.checkCluster(cluster); err != nil {
+		return wire.BMCs{}, err
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {

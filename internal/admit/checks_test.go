@@ -199,3 +199,39 @@ func TestTroubleOfTheStoreIsNotThatOfARecord(t *testing.T) {
 	s.note(nil, now)
 	assert.Empty(t, s.trouble(now))
 }
+
+// A limit is near while the next unhealthy target closes it, or the last tenth of those that it allows. That is told once, and again after it
+// was not.
+func TestNearLimitIsTold(t *testing.T) {
+	var told []event.Event
+	emit := func(ev event.Event) { told = append(told, ev) }
+	now, states := time.Now(), newCheckStates()
+	report := func(expected, unhealthy, most int) []policy.CheckReport {
+		return []policy.CheckReport{{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "prod", Name: "workers", State: policy.StateActive,
+			Expected: expected, Healthy: expected - unhealthy, MaxUnhealthy: most, Allowed: unhealthy <= most}}
+	}
+	for _, tc := range []struct {
+		expected, unhealthy, most int
+		near                      bool
+	}{{3, 0, 1, false}, {3, 1, 1, true}, {3, 2, 1, false}, {3, 0, 0, false}, {3, 1, 3, false}, {3, 3, 3, false}, {100, 18, 20, false}, {100, 19, 20, true}, {100, 20, 20, true}, {100, 21, 20, false}} {
+		assert.Equal(t, tc.near, nearLimit(&report(tc.expected, tc.unhealthy, tc.most)[0]), "%+v", tc)
+	}
+	for _, unhealthy := range []int{1, 1, 0, 1, 2, 2, 1} {
+		states.tell(report(3, unhealthy, 1), emit, now)
+	}
+	var types []string
+	for _, ev := range told {
+		types = append(types, ev.Type)
+	}
+	assert.Equal(t, []string{event.LimitNear, event.LimitNear, event.LimitClosed, event.LimitOpened, event.LimitNear}, types)
+	assert.Equal(t, "check prod/workers is near its limit: 1 of 3 not healthy, at most 1 ()", told[0].Message)
+
+	told = nil
+	for range 100 { // one that alternates fills no log, and keeps nothing else from being told
+		states.tell(report(3, 1, 1), emit, now)
+		states.tell(report(3, 0, 1), emit, now)
+	}
+	assert.LessOrEqual(t, len(told), tellBurst)
+	assert.Zero(t, states.tell(report(3, 2, 1), emit, now))
+	assert.Equal(t, event.LimitClosed, told[len(told)-1].Type)
+}

@@ -83,6 +83,7 @@ type Cluster struct {
 	runs      *runCluster
 	scope     scopeKeeper
 	deletions *deletions
+	mode      modeReporter
 
 	Requested *RequestedRuns
 	// Escalation asks other remediators. It is set before Run.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -66,12 +67,29 @@ func (c *Cluster) checkView() View {
 	return v
 }
 
+// modeReporter reports in which mode a cluster is, at the start and after each change. Only the deciding goroutine uses it.
+type modeReporter struct{ told event.Told[string] }
+
+func (m *modeReporter) report(opt *Options, armed bool) {
+	mode := opt.Mode
+	if mode == guard.ModeObserve && armed {
+		mode += ", armed"
+	}
+	if opt.Stop.Paused(opt.Name) != "" {
+		mode += ", paused"
+	}
+	if m.told.News(mode) {
+		opt.Emit(event.Event{Type: event.ModeChanged, Cluster: opt.Name, Message: "the mode is " + mode, Inputs: "mode=" + strings.ReplaceAll(mode, ", ", ",")})
+	}
+}
+
 // decide applies the changes to the ledger. If a decision may change, or if ask is set, it
 // moves every candidate one step nearer to a run. due is when the candidates were to be
 // considered next. It returns that time for now on (candidates), and when to call it again
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
 	c.Policies.takeIn(now)
+	c.mode.report(&c.opt, c.Armed())
 	v := c.checkView()
 	if !v.Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due

@@ -276,6 +276,9 @@ type checkState struct {
 	state   policy.State
 	allowed bool
 	pace    *rate.Limiter
+
+	near     bool // that it is near its limit was told
+	nearPace *rate.Limiter
 }
 
 func newCheckStates() checkStates {
@@ -301,7 +304,7 @@ func (cs *checkStates) tell(found []policy.CheckReport, emit func(event.Event), 
 		id := cluster.CheckID(r.ID())
 		k := cs.byID[id]
 		if k == nil {
-			k = &checkState{state: policy.StateActive, allowed: true, pace: newPace()}
+			k = &checkState{state: policy.StateActive, allowed: true, pace: newPace(), nearPace: newPace()}
 			cs.byID[id] = k
 		}
 		k.seen, k.id, k.uid = true, r.ID(), r.UID
@@ -316,6 +319,13 @@ func (cs *checkStates) tell(found []policy.CheckReport, emit func(event.Event), 
 				k.allowed = r.Allowed
 			}
 			emit(k.event(id, ev))
+		}
+		if near := nearLimit(r); !near {
+			k.near = false
+		} else if !k.near && mayTell(now, k.nearPace, cs.author(k.id).pace, cs.pace).IsZero() { // else it is told after the next change
+			k.near = true
+			g := r.LimitGate()
+			emit(k.event(id, event.Event{Type: event.LimitNear, Message: "is near its limit: " + g.Value + ", " + g.Threshold, Gates: []reason.Gate{g}}))
 		}
 	}
 	return times.Sooner(due, cs.tellGone(emit, now))
@@ -374,6 +384,13 @@ func (k *checkState) differences(r *policy.CheckReport) (news []event.Event) {
 		ev = event.Event{Type: event.LimitClosed, Reason: g.Reason, Message: "allows no remediation: " + g.Value + ", " + g.Threshold, Gates: []reason.Gate{g}}
 	}
 	return append(news, ev)
+}
+
+// nearLimit returns whether a limit that is open closes with the next target that is not healthy, or with the last tenth of those
+// that it allows.
+func nearLimit(r *policy.CheckReport) bool {
+	unhealthy := r.Expected - r.Healthy
+	return r.State == policy.StateActive && r.Allowed && unhealthy > 0 && r.MaxUnhealthy < r.Expected && r.MaxUnhealthy-unhealthy < max(1, r.MaxUnhealthy/10)
 }
 
 // event completes an event about the check.

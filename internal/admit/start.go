@@ -108,7 +108,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		return r, err
 	}
 	started, err := c.runs.Record(event.Event{
-		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates,
+		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates, Inputs: unhealthySince(a),
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
 	r.Sessions.Open = with.session != nil && r.Limits.SessionTimeout > 0
@@ -134,6 +134,14 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	c.emit(started)
 	c.Runner.Start(saved, with.session, with.look)
 	return saved, nil
+}
+
+// unhealthySince says since when the target was not healthy, for the audit log; "" if nothing knows.
+func unhealthySince(a cluster.Candidate) string {
+	if a.Since.IsZero() {
+		return ""
+	}
+	return "unhealthySince=" + a.Since.UTC().Format(time.RFC3339)
 }
 
 // TakeSlot takes a slot for a power cycle, also by another remediator; a deletion needs none. An order from a person takes a

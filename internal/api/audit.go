@@ -141,7 +141,7 @@ func (c *Client) Audit(ctx context.Context, q audit.Query) iter.Seq2[wire.AuditL
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			yield(wire.AuditLine{}, fmt.Errorf("read the audit log from fenced at %s: %w", c.socket, err))
+			yield(wire.AuditLine{}, fmt.Errorf("read the audit log from fenced: %w", err))
 		}
 	}
 }

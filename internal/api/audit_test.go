@@ -73,6 +73,18 @@ func TestAuditNeedsTimes(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, code)
 		assert.Contains(t, body, "is not a time")
 	}
+	for _, q := range []string{"", "?until=2026-01-01T00:00:00Z", "?since=2026-01-01T00:00:00Z&until=2026-01-01T00:00:00Z", "?since=2199-01-01T00:00:00Z", "?since=x", "?since=2026-01-01T00:00:00Z&until=x"} {
+		code, _ := request(t, &fake{}, roles, viewer, http.MethodGet, "/v1/report"+q, "")
+		assert.Equal(t, http.StatusBadRequest, code, q)
+	}
+}
+
+func TestReportIsAskedFor(t *testing.T) {
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := must.Do(New(serve(t, &fake{}, Roles{})).Report(t.Context(), "prod", since))(t)
+	assert.Equal(t, "prod", r.Value.Cluster)
+	assert.Equal(t, since, r.Value.Since)
+	assert.WithinDuration(t, time.Now(), r.Value.Until, time.Hour)
 }
 
 // Few have the log read at a time. Operators and admins wait for no viewer.
@@ -84,8 +96,13 @@ func TestAuditReadsAreFew(t *testing.T) {
 	code, body := requestOf(t, s, viewer, http.MethodGet, "/v1/audit", "")
 	assert.Equal(t, http.StatusServiceUnavailable, code)
 	assert.Contains(t, body, CodeTooManyReads)
+	const report = "/v1/report?since=2026-01-01T00:00:00Z"
+	code, _ = requestOf(t, s, viewer, http.MethodGet, report, "")
+	assert.Equal(t, http.StatusServiceUnavailable, code, "a report reads it, too")
 	for range maxAuditReads + 1 { // each gives its place back
-		code, _ = requestOf(t, s, oper, http.MethodGet, "/v1/audit", "")
-		assert.Equal(t, http.StatusOK, code)
+		for _, path := range []string{"/v1/audit", report} {
+			code, _ = requestOf(t, s, oper, http.MethodGet, path, "")
+			assert.Equal(t, http.StatusOK, code)
+		}
 	}
 }

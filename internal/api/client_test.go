@@ -315,6 +315,10 @@ func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, e
 	}
 }
 
+func (f *fake) Report(_ context.Context, cluster string, since, until time.Time) (wire.PeriodReport, error) {
+	return wire.PeriodReport{Cluster: cluster, Since: since, Until: until}, f.err
+}
+
 func (f *fake) Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, broken func(audit.Break) error) error {
 	f.query = q
 	for _, l := range f.audit {

@@ -59,6 +59,8 @@ type Daemon interface {
 	Stream() string
 	// Audit calls entry with each entry of the audit log that q selects, and broken with each break in it, in their order.
 	Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, broken func(audit.Break) error) error
+	// Report says what happened between two times; an empty cluster means all.
+	Report(ctx context.Context, cluster string, since, until time.Time) (wire.PeriodReport, error)
 }
 
 // Bounds on what a caller can make the server hold, and for how long.
@@ -228,11 +230,12 @@ var reads = []route{
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),
 	get("/v1/bmcs", (*Server).bmcs),
-	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
-	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
-	stream("/v1/events", wire.Viewer, (*Server).events), // ?stream=ID&after=SEQ; NDJSON, never ends but with ?follow=false
-	stream("/v1/audit", wire.Viewer, (*Server).audit),   // ?since=RFC3339&until=RFC3339&node=NODE&run=RUN; NDJSON
-	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
+	get("/v1/runs", (*Server).runs),                                     // ?since=RFC3339
+	get("/v1/runs/{id}", (*Server).run),                                 // a timeline of one run
+	stream("/v1/events", wire.Viewer, (*Server).events),                 // ?stream=ID&after=SEQ; NDJSON, never ends but with ?follow=false
+	{http.MethodGet, "/v1/report", wire.Viewer, (*Server).periodReport}, // ?since=RFC3339&until=RFC3339
+	stream("/v1/audit", wire.Viewer, (*Server).audit),                   // ?since=RFC3339&until=RFC3339&node=NODE&run=RUN; NDJSON
+	stream("/v1/export", wire.Admin, (*Server).export),                  // NDJSON, the whole state
 }
 
 // get is a row that answers viewers with one value; its type is the handler's.

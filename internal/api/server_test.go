@@ -65,6 +65,7 @@ func TestEveryRouteNeedsItsRole(t *testing.T) {
 		{"GET", "/v1/nodes/n-1/timeline", "", wire.Viewer},
 		{"GET", "/v1/runs", "", wire.Viewer},
 		{"GET", "/v1/audit", "", wire.Viewer},
+		{"GET", "/v1/report?since=2026-01-01T00:00:00Z", "", wire.Viewer},
 		{"GET", "/v1/runs/r-1", "", wire.Viewer},
 		{"POST", "/v1/nodes/n-1/fence", ok, wire.Operator},
 		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true}`, wire.Viewer},

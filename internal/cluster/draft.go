@@ -20,6 +20,7 @@ type Candidate struct {
 	Key   string
 	Draft remediate.Run
 	Node  *policy.Node
+	Since time.Time // since when the target is not healthy; zero if a person or a request wants the run, or if it is not known
 	// zoneKey is the zone label of the check; empty: that of the cluster.
 	zoneKey string
 	// ownRetry: the candidate is a Waiting run that fenced itself begins again.
@@ -155,7 +156,7 @@ func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (
 	r.Origin = c.Objects.replacements.originOf(m)
 	r.NodeLabels, r.NodeNames = c.Runs.knownNode(r.Target, n)
 	return Candidate{
-		Key: TargetKey(t), Draft: r, Node: n, zoneKey: check.ZoneKey, Check: check, MissingHost: missingHost(c.Objects.ledger, m),
+		Key: TargetKey(t), Draft: r, Node: n, Since: t.Since, zoneKey: check.ZoneKey, Check: check, MissingHost: missingHost(c.Objects.ledger, m),
 		startingUntil: startingUntil(t, m), AsksOther: check.HandsOver(t), Template: cmp.Or(t.Template, check.Template),
 	}, true
 }

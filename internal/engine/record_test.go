@@ -90,6 +90,11 @@ func TestDestructiveActionIsRecordedBeforeItIsDone(t *testing.T) {
 		assert.Equal(t, event.Started, started.Type)
 		assert.Greater(t, len(started.Gates), 10)
 		assert.NotEmpty(t, started.Check)
+		assert.Regexp(t, `^unhealthySince=2\d{3}-\d\d-\d\dT\S+Z$`, started.Inputs, "the report of a period has the time of the detection from it")
+		modes := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.ModeChanged })
+		if assert.Len(t, modes, 1) {
+			assert.Equal(t, "mode=evaluate", modes[0].Inputs)
+		}
 		assert.Contains(t, isolated.Inputs, "power=Off")
 		assert.Contains(t, isolated.Inputs, "proven=true")
 

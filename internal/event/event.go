@@ -70,6 +70,8 @@ const (
 	CheckChanged = "CheckChanged" // a check has another state; Reason is empty when it is Active
 	LimitClosed  = "LimitClosed"  // more targets of a check are not healthy than its limit allows
 	LimitOpened  = "LimitOpened"  // the limit of a check allows remediation again
+	LimitNear    = "LimitNear"    // one or few more targets that are not healthy will close the limit of a check
+	ModeChanged  = "Mode"         // the mode of a cluster at the start, and each change: armed, paused
 	Requested    = "Requested"    // fenced asks another remediator, gives up on its request, or deletes it
 	Ordered      = "Order"        // a person changed something or, with a Reason, was refused to
 	ViewChanged  = "View"         // the view of a cluster became good or bad

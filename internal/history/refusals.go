@@ -1,0 +1,250 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
+)
+
+// pair is a check and a target that it wants remediated, or a Waiting run.
+type pair struct{ cluster, name, check, run string }
+
+// target is a Node, or a Machine without one.
+type target struct{ cluster, name string }
+
+// refusal is why a pair is refused, since when.
+type refusal struct {
+	code  string
+	since time.Time
+	doubt time.Time // it was so at this time, and a start since then has not told it again
+	again time.Time // until when that start tells it
+}
+
+// refusals follows what was refused, by reason, and what would have been fenced had fenced not only observed.
+type refusals struct {
+	period  Period
+	open    map[pair]refusal
+	byCode  map[string]*refusedReason
+	wanted  map[target]*wire.ObservedTarget // a check wants these remediated, and fenced only observes
+	asking  map[target][]pair               // the pairs that are open
+	list    []wire.ObservedTarget
+	more    int
+	count   int
+	outcome map[string]int
+	targets map[target]bool
+	took    []time.Duration // of those that recovered
+	dropped int
+}
+
+// refusedReason is what is known of one reason.
+type refusedReason struct {
+	wire.RefusedReason
+	targets map[target]bool
+}
+
+func newRefusals(p Period) refusals {
+	return refusals{period: p, open: map[pair]refusal{}, byCode: map[string]*refusedReason{}, wanted: map[target]*wire.ObservedTarget{},
+		asking: map[target][]pair{}, outcome: map[string]int{}, targets: map[target]bool{}}
+}
+
+func pairOf(e *audit.Entry) pair { return pair{e.Cluster, cmp.Or(e.Node, e.Machine), e.Check, e.Run} }
+
+func (p pair) target() target { return target{p.cluster, p.name} }
+
+// refused takes in that something is refused for a new reason. What no check asks for, a quarantine for example, has no end that
+// is told: it counts, and lasts for no time.
+func (rs *refusals) refused(e audit.Entry) {
+	k := pairOf(&e)
+	if k.check == "" && k.run == "" {
+		rs.sum(k, refusal{code: e.Reason, since: e.At}, e.At)
+		return
+	}
+	was, is := rs.open[k]
+	if is && !was.doubt.IsZero() && e.At.After(was.again) {
+		rs.endPair(k, was.doubt, wire.OutcomeUnknown)
+		is = false
+	}
+	if is && was.code == e.Reason {
+		was.doubt, was.again = time.Time{}, time.Time{}
+		rs.open[k] = was
+		return
+	}
+	if is {
+		rs.sum(k, was, e.At)
+	} else if len(rs.open) >= maxOpen {
+		rs.dropped++
+		return
+	} else {
+		rs.asking[k.target()] = append(rs.asking[k.target()], k)
+	}
+	rs.open[k] = refusal{code: e.Reason, since: e.At}
+	if w := rs.wanted[k.target()]; w == nil && isObserving(e.Reason) {
+		rs.wanted[k.target()] = &wire.ObservedTarget{Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Check: e.Check, From: e.At}
+	}
+}
+
+// over takes in that a check does not ask any more.
+func (rs *refusals) over(e audit.Entry) { rs.endPair(pairOf(&e), e.At, wire.OutcomeRecovered) }
+
+// started takes in that a run began: it ends what was refused of its target.
+func (rs *refusals) started(e audit.Entry) {
+	for _, k := range slices.Clone(rs.asking[pairOf(&e).target()]) {
+		rs.endPair(k, e.At, wire.OutcomeFenced)
+	}
+}
+
+// stepped takes in that a run goes on, or has ended: it waits for nothing any more.
+func (rs *refusals) stepped(e audit.Entry) {
+	if remediate.Step(e.Step).Idle() {
+		return
+	}
+	for _, k := range slices.Clone(rs.asking[pairOf(&e).target()]) {
+		if k.run == e.Run && k.run != "" {
+			rs.endPair(k, e.At, wire.OutcomeFenced)
+		}
+	}
+}
+
+// order counts an order that was refused.
+func (rs *refusals) order(e audit.Entry) {
+	if e.Reason != "" && rs.period.has(e.At) {
+		rs.reasonOf(e.Reason).Orders++
+	}
+}
+
+// endPair ends the refusal of a pair. A target is through with once nothing of it is refused.
+func (rs *refusals) endPair(k pair, at time.Time, outcome string) {
+	was, is := rs.open[k]
+	if !is {
+		return
+	}
+	delete(rs.open, k)
+	rs.sum(k, was, at)
+	t := k.target()
+	if rs.asking[t] = slices.DeleteFunc(rs.asking[t], func(o pair) bool { return o == k }); len(rs.asking[t]) > 0 {
+		return
+	}
+	delete(rs.asking, t)
+	if w := rs.wanted[t]; w != nil {
+		delete(rs.wanted, t)
+		rs.through(*w, at, outcome)
+	}
+}
+
+// sum counts a refusal that has ended. What fenced only observed is counted by itself.
+func (rs *refusals) sum(k pair, r refusal, to time.Time) {
+	if isObserving(r.code) || !rs.period.touches(r.since, to) {
+		return
+	}
+	took := rs.period.overlap(r.since, to).Seconds()
+	in := rs.reasonOf(r.code)
+	in.Count++
+	in.TotalSeconds += took
+	in.LongestSeconds = max(in.LongestSeconds, took)
+	if len(in.targets) < maxKeys {
+		in.targets[k.target()] = true
+	}
+}
+
+func (rs *refusals) reasonOf(code string) *refusedReason {
+	in := rs.byCode[code]
+	if in == nil && len(rs.byCode) >= maxShown { // codes of fenced are far fewer
+		code, in = "others", rs.byCode["others"]
+	}
+	if in == nil {
+		in = &refusedReason{RefusedReason: wire.RefusedReason{Reason: code, Class: string(reason.ClassOf(reason.Code(code)))}, targets: map[target]bool{}}
+		rs.byCode[code] = in
+	}
+	return in
+}
+
+// through counts a target that would have been fenced. to is zero while a check asks for it.
+func (rs *refusals) through(w wire.ObservedTarget, to time.Time, outcome string) {
+	if !rs.period.touches(w.From, to) {
+		return
+	}
+	w.To, w.Outcome = to, outcome
+	took := cmp.Or(to, rs.period.Until).Sub(w.From)
+	w.Seconds = max(0, took).Seconds()
+	rs.count++
+	rs.outcome[outcome]++
+	if len(rs.targets) < maxKeys {
+		rs.targets[target{w.Cluster, cmp.Or(w.Node, w.Machine)}] = true
+	}
+	if outcome == wire.OutcomeRecovered {
+		rs.took = append(rs.took, max(0, took))
+	}
+	if rs.list = append(rs.list, w); len(rs.list) > 2*maxShown {
+		rs.more += len(rs.list) - maxShown
+		rs.list = append(rs.list[:0], rs.list[len(rs.list)-maxShown:]...)
+	}
+}
+
+// restart puts in doubt what was refused before a start.
+func (rs *refusals) restart(used, at time.Time) {
+	for k, r := range rs.open {
+		if r.doubt.IsZero() {
+			r.doubt = used
+			if used.Before(r.since) {
+				r.doubt = r.since
+			}
+		}
+		r.again = at.Add(againWithin)
+		rs.open[k] = r
+	}
+}
+
+// close ends what a start has not told again, and lets the rest last to the end of the period.
+func (rs *refusals) close() {
+	for _, k := range slices.SortedFunc(maps.Keys(rs.open), comparePairs) {
+		switch r := rs.open[k]; {
+		case !r.doubt.IsZero() && rs.period.Until.After(r.again):
+			rs.endPair(k, r.doubt, wire.OutcomeUnknown)
+		default:
+			rs.sum(k, r, time.Time{})
+		}
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(rs.wanted), func(a, b target) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.name, b.name))
+	}) {
+		rs.through(*rs.wanted[t], time.Time{}, wire.OutcomeOpen)
+	}
+}
+
+func comparePairs(a, b pair) int {
+	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.name, b.name), cmp.Compare(a.check, b.check), cmp.Compare(a.run, b.run))
+}
+
+// observed reports what would have been fenced.
+func (rs *refusals) observed() wire.WouldHaveFenced {
+	out := wire.WouldHaveFenced{Count: rs.count, Targets: len(rs.targets), ByOutcome: rs.outcome, Recovery: timesOf(rs.took)}
+	list := slices.Clone(rs.list)
+	slices.SortStableFunc(list, func(a, b wire.ObservedTarget) int { return a.From.Compare(b.From) })
+	out.List, out.ListMore = newest(list)
+	out.ListMore += rs.more
+	return out
+}
+
+// reasons reports what was refused, the most frequent first. blocked is what is refused now.
+func (rs *refusals) reasons(blocked []wire.Blocked) []wire.RefusedReason {
+	for _, b := range blocked {
+		if (rs.period.Cluster == "" || b.Cluster == rs.period.Cluster) && !isObserving(b.Reason) {
+			rs.reasonOf(b.Reason).Now++
+		}
+	}
+	out := []wire.RefusedReason{}
+	for _, in := range rs.byCode {
+		in.RefusedReason.Targets = len(in.targets)
+		out = append(out, in.RefusedReason)
+	}
+	slices.SortFunc(out, func(a, b wire.RefusedReason) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), -cmp.Compare(a.Orders, b.Orders), cmp.Compare(a.Reason, b.Reason))
+	})
+	return out
+}

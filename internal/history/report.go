@@ -1,0 +1,123 @@
+package history
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
+)
+
+// Now is what the daemon knows at the end of the period, beside the log.
+type Now struct {
+	Runs    []wire.RunRecord // of the state
+	Blocked []wire.Blocked
+	BMCs    wire.BMCCount
+}
+
+// The phases that are no step of their own.
+const (
+	phaseDetection = "Detection"
+	phaseProof     = "Proof"
+	phaseRun       = "Run"
+)
+
+// phases are all, in their order, and what each is.
+var phases = []struct{ name, means string }{
+	{phaseDetection, "from the condition that a check names until the run began: the timeout of the check, and what was refused meanwhile"},
+	{string(remediate.PowerOff), "step 1: from its begin until the host was proven off"},
+	{phaseProof, "in step 1: between the two reads of Off; only of the runs that this process of fenced carried out"},
+	{string(remediate.DeleteNode), "step 2: until the Node was saved and deleted, or tainted"},
+	{string(remediate.PowerOn), "step 3: until the host was on"},
+	{string(remediate.AwaitNode), "step 4: until the Node was Ready again"},
+	{string(remediate.RestoreNode), "step 5: until the Node had its labels, taints and cordon"},
+	{string(remediate.Reprovision), "step 6: until the Machine was deleted"},
+	{phaseRun, "from the begin of a run until it was Done"},
+}
+
+// Report is what the entries say. It ends the history.
+func (h *History) Report(now Now) wire.PeriodReport {
+	h.refusals.close()
+	h.bmcs.close()
+	h.limits.close()
+	r := wire.PeriodReport{Since: h.period.Since, Until: h.period.Until, Cluster: h.period.Cluster}
+	onlyStored := h.runs.addStored(now.Runs)
+	r.Evidence = h.evidence.report()
+	r.Evidence.RunsOfState = onlyStored
+	r.Evidence.Dropped = h.runs.dropped + h.refusals.dropped + h.bmcs.dropped + h.limits.dropped
+	r.Modes, r.Fenced, r.Would = h.modes.report(), h.runs.report(), h.refusals.observed()
+	r.Refused = h.refusals.reasons(now.Blocked)
+	r.Phases = []wire.PhaseTimes{}
+	for _, p := range phases {
+		if list := h.runs.samples[p.name]; len(list) > 0 {
+			r.Phases = append(r.Phases, wire.PhaseTimes{Phase: p.name, Means: p.means, Times: timesOf(list)})
+		}
+	}
+	r.BMCs = h.outages(now.BMCs, r.Evidence.CoveredSeconds)
+	r.Limits = h.closedLimits()
+	r.Summary = summary(&r)
+	return r
+}
+
+// outages lists the devices that were not dependable, the longest first.
+func (h *History) outages(now wire.BMCCount, covered float64) wire.BMCsInPeriod {
+	out := wire.BMCsInPeriod{Total: now.Total, NotDependable: now.NotDependable, NeverChecked: now.NotChecked, Outages: []wire.BMCOutage{}}
+	for k, one := range h.bmcs.of {
+		if one.count == 0 {
+			continue
+		}
+		share := 0.0
+		if covered > 0 {
+			share = min(1, max(0, 1-one.total.Seconds()/covered))
+		}
+		out.Outages = append(out.Outages, wire.BMCOutage{Cluster: k.cluster, Node: k.node, Device: k.name, Count: one.count,
+			LongestSeconds: one.longest.Seconds(), TotalSeconds: one.total.Seconds(), GoodShare: share, Reason: one.text, Lasts: !one.since.IsZero()})
+	}
+	slices.SortFunc(out.Outages, func(a, b wire.BMCOutage) int {
+		return cmp.Or(-cmp.Compare(a.TotalSeconds, b.TotalSeconds), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Device, b.Device))
+	})
+	if n := len(out.Outages); n > maxShown {
+		out.Outages, out.OutagesMore = out.Outages[:maxShown], n-maxShown
+	}
+	return out
+}
+
+func (h *History) closedLimits() []wire.LimitsOfACheck {
+	out := []wire.LimitsOfACheck{}
+	for k, one := range h.limits.of {
+		if one.count+one.near > 0 {
+			out = append(out, wire.LimitsOfACheck{Cluster: k.cluster, Check: k.name, Near: one.near, Closed: one.count,
+				LongestSeconds: one.longest.Seconds(), TotalSeconds: one.total.Seconds(), Lasts: !one.since.IsZero(), Message: one.text})
+		}
+	}
+	slices.SortFunc(out, func(a, b wire.LimitsOfACheck) int {
+		return cmp.Or(-cmp.Compare(a.Closed, b.Closed), -cmp.Compare(a.Near, b.Near), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Check, b.Check))
+	})
+	return out[:min(len(out), maxShown)]
+}
+
+// timesOf sums durations up. The percentiles are durations that occurred.
+func timesOf(list []time.Duration) wire.Times {
+	if len(list) == 0 {
+		return wire.Times{}
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	at := func(share float64) float64 {
+		return sorted[int(math.Ceil(share*float64(len(sorted))))-1].Seconds()
+	}
+	return wire.Times{Count: len(sorted), MedianSeconds: at(0.5), P95Seconds: at(0.95), MaxSeconds: at(1)}
+}
+
+// newest cuts a list that has the newest last, and says how many it left out.
+func newest[T any](list []T) (shown []T, more int) {
+	more = max(0, len(list)-maxShown)
+	return append([]T{}, list[more:]...), more
+}
+
+func sortRuns(list []wire.PeriodRun) {
+	slices.SortFunc(list, func(a, b wire.PeriodRun) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
+	})
+}
