@@ -17,7 +17,7 @@ var examples = map[string][]string{
 	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
 	"nodes":        {"fencectl nodes", "fencectl nodes --cluster prod -o json"},
 	"plan":         {"fencectl plan", "fencectl plan -w", "fencectl plan --cluster prod -o json"},
-	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide"},
+	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide", "fencectl timeline mi42k0z1-4f9a1c -o html > run.html"},
 	"history":      {"fencectl history --since 7d", "fencectl history worker-3", "fencectl history --cluster prod -o json"},
 	"events":       {"fencectl events", "fencectl events --follow -o json"},
 	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
@@ -53,6 +53,7 @@ var examples = map[string][]string{
 		"fencectl init --kubeconfig admin.conf --bmc worker-1=ipmi://192.0.2.11",
 		"fencectl init --kubeconfig workload.conf --management-kubeconfig management.conf --dry-run",
 	},
+	"ui":      {"fencectl ui", "fencectl ui --cluster prod"},
 	"version": {"fencectl version", "fencectl version -o json"},
 }
 
@@ -61,7 +62,7 @@ var verbGroups = []struct {
 	title string
 	verbs []string
 }{
-	{"Look", []string{"status", "explain", "plan", "timeline", "history", "events", "check-config", "bmc", "audit", "simulate"}},
+	{"Look", []string{"status", "ui", "explain", "plan", "timeline", "history", "events", "check-config", "bmc", "audit", "simulate"}},
 	{"Act", []string{"fence", "unfence", "retry", "confirm-off"}},
 	{"Stop, and go on", []string{"pause", "resume", "hold", "release", "abort"}},
 	{"Set up", []string{"init", "arm", "disarm", "log-level", "export", "import", "support-bundle", "version"}},

@@ -65,7 +65,7 @@ func (c *cli) client() *api.Client { return api.New(c.socket) }
 // orderVerbs.
 var verbs = []func(*cli) *cobra.Command{
 	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newEventsCommand, newCheckConfigCommand,
-	newFenceCommand, newConfirmOffCommand, newArmCommand, newNodesCommand, newBMCCommand,
+	newFenceCommand, newConfirmOffCommand, newArmCommand, newNodesCommand, newBMCCommand, newUICommand,
 	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newInitCommand, newVersionCommand,
 }
 
@@ -163,15 +163,15 @@ func noVerb(cmd *cobra.Command, args []string) error {
 var outputs = []string{"table", "wide", "json", "yaml", "name"}
 
 // unnamed are the verbs that list nothing with a name.
-var unnamed = []string{"check-config", "audit", "export", "import", "support-bundle", "log-level", "simulate", "init", "version", "events", "enroll",
+var unnamed = []string{"check-config", "audit", "export", "import", "support-bundle", "log-level", "simulate", "init", "version", "events", "ui", "enroll",
 	"arm", "disarm", "pause", "resume", "hold", "release"}
 
 // checkOutput refuses an output form that no verb has.
 func (c *cli) checkOutput(cmd *cobra.Command) error {
 	words := strings.Fields(cmd.CommandPath())
 	none := c.output == "name" && slices.ContainsFunc(words, func(word string) bool { return slices.Contains(unnamed, word) })
-	picture := c.output == "svg" && slices.Contains(words, "timeline")
-	if (slices.Contains(outputs, c.output) || picture) && !none {
+	drawn := slices.Contains([]string{"svg", "html"}, c.output) && slices.Contains(words, "timeline")
+	if (slices.Contains(outputs, c.output) || drawn) && !none {
 		return nil
 	}
 	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o wide, -o json or -o yaml")

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -180,20 +179,7 @@ func terminalWidth(w io.Writer) int {
 
 // escapeControl escapes control characters in text from a BMC, a cluster or a person, which a terminal
 // would obey.
-func escapeControl(s string) string {
-	if !strings.ContainsFunc(s, wire.Unprintable) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if wire.Unprintable(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+func escapeControl(s string) string { return wire.Visible(s) }
 
 // toYAML turns one JSON value into YAML that means the same and is as harmless as
 // wire.EscapeJSON makes JSON. Keys are sorted.

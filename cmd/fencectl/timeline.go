@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/page"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func newTimelineCommand(c *cli) *cobra.Command {
 		Long: `Show the runs of a node, or one run, step by step, with what forbids a remediation
 now, the last error of an open run, and NOTES: the orders of people, the refusals and
 the failures. The daemon keeps the newest notes of each node; the audit log has all.
-With -o svg the runs are a picture.`,
+With -o svg the runs are a picture, with -o html one file to send or print.`,
 		Args: a.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.timeline(ctx, a.name(args)) })
@@ -41,8 +42,11 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 	if err != nil {
 		return requestError("read the timeline of "+name, err)
 	}
-	if c.output == "svg" {
+	switch c.output {
+	case "svg":
 		return writeSVG(c.out, rep.Value.Runs, time.Now())
+	case "html":
+		return page.WriteTimeline(c.out, name, rep.Value, time.Now())
 	}
 	return c.print(rep.Body, func() error {
 		if len(rep.Value.Runs) == 0 {

@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// degradation is one reason why fenced does not do, or may not be doing, its whole job, and what a person does
+// Degradation is one reason why fenced does not do, or may not be doing, its whole job, and what a person does
 // next: a command, or what to do and the command after it. None is without.
-type degradation struct{ what, next string }
+type Degradation struct{ What, Next string }
 
-func (d degradation) String() string { return strings.TrimSuffix(d.what, ".") + ". Next: " + d.next }
+func (d Degradation) String() string { return strings.TrimSuffix(d.What, ".") + ". Next: " + d.Next }
 
 // Degraded says in sentences why this fenced does not do, or may not be doing, its whole job, each with what
 // comes next; empty when it does. `fencectl status` exits 2 on any.
 func (s Status) Degraded() (why []string) {
-	for _, d := range s.degradations() {
+	for _, d := range s.Degradations() {
 		why = append(why, d.String())
 	}
 	return why
 }
 
-func (s Status) degradations() []degradation {
+// Degradations are the sentences of Degraded, with what comes next apart.
+func (s Status) Degradations() []Degradation {
 	list := s.notArmed()
 	if s.Paused {
-		list = append(list, degradation{"paused: " + s.PausedReason, cmp.Or(s.PausedNext, "fencectl resume --reason WHY")})
+		list = append(list, Degradation{"paused: " + s.PausedReason, cmp.Or(s.PausedNext, "fencectl resume --reason WHY")})
 	}
 	if a := s.Audit; a != nil {
-		list = append(list, degradation{"nothing destructive is done: the audit log cannot be written since " + moment(a.Since) + ": " + a.Problem,
+		list = append(list, Degradation{"nothing destructive is done: the audit log cannot be written since " + moment(a.Since) + ": " + a.Problem,
 			cmp.Or(a.Next, "journalctl -u fenced")})
 	}
 	if r := s.Reload; r != nil {
@@ -50,34 +51,34 @@ func (s Status) degradations() []degradation {
 }
 
 // notArmed names each cluster in which fenced begins nothing by itself.
-func (s Status) notArmed() (list []degradation) {
+func (s Status) notArmed() (list []Degradation) {
 	if s.Armed {
 		return nil
 	}
 	for i := range s.Clusters {
 		if c := &s.Clusters[i]; !c.Armed {
-			list = append(list, degradation{fmt.Sprintf("cluster %s is in mode %s and not armed: fenced fences nothing there by itself", c.Name, c.Mode),
+			list = append(list, Degradation{fmt.Sprintf("cluster %s is in mode %s and not armed: fenced fences nothing there by itself", c.Name, c.Mode),
 				"fencectl arm --cluster " + c.Name + " --reason WHY"})
 		}
 	}
 	if len(list) == 0 {
-		return []degradation{{"not armed: fenced knows no cluster", "add one to fenced.yaml: fencectl init"}}
+		return []Degradation{{"not armed: fenced knows no cluster", "add one to fenced.yaml: fencectl init"}}
 	}
 	return list
 }
 
 // degradation says what the daemon runs on while it refuses its files: the next restart is then no way out.
-func (r *ReloadStatus) degradation() degradation {
+func (r *ReloadStatus) degradation() Degradation {
 	text := fmt.Sprintf("the reload at %s was refused: %s. Until this is corrected or undone, fenced runs on what it had before", moment(r.Since), strings.TrimSuffix(r.Problem, "."))
 	if r.Restart != "" {
 		text += ", and " + r.Restart
 	}
-	return degradation{text, cmp.Or(r.Next, "fenced --check-config")}
+	return Degradation{text, cmp.Or(r.Next, "fenced --check-config")}
 }
 
 // degradations are those of one cluster. allPaused: that all are paused was said.
-func (c *ClusterStatus) degradations(allPaused bool) (list []degradation) {
-	add := func(what, next string) { list = append(list, degradation{what, next}) }
+func (c *ClusterStatus) degradations(allPaused bool) (list []Degradation) {
+	add := func(what, next string) { list = append(list, Degradation{what, next}) }
 	if c.Paused && !allPaused {
 		add("cluster "+c.Name+" is paused: "+c.PausedReason, cmp.Or(c.PausedNext, "fencectl resume --cluster "+c.Name+" --reason WHY"))
 	}
@@ -104,8 +105,8 @@ func (c *ClusterStatus) degradations(allPaused bool) (list []degradation) {
 		return list
 	}
 	for i := range c.Checks {
-		if d := c.Checks[i].trouble(c.Name); d.what != "" {
-			add(fmt.Sprintf("check %s in %s %s", c.Checks[i].title(), c.Name, d.what), d.next)
+		if d := c.Checks[i].trouble(c.Name); d.What != "" {
+			add(fmt.Sprintf("check %s in %s %s", c.Checks[i].title(), c.Name, d.What), d.Next)
 		}
 	}
 	return list
@@ -119,34 +120,34 @@ func (k *CheckStatus) title() string { return strings.TrimPrefix(k.Namespace+"/"
 
 // trouble returns why fenced does not do what the check is there for, or nothing. One that is paused, for
 // maintenance or because it was left to others, is as somebody wants it.
-func (k *CheckStatus) trouble(cluster string) degradation {
+func (k *CheckStatus) trouble(cluster string) Degradation {
 	look := "fencectl check-config " + k.title() + " --cluster " + cluster
 	switch {
 	case k.State == "Invalid":
-		return degradation{"is invalid and protects no target: " + k.Message, look}
+		return Degradation{"is invalid and protects no target: " + k.Message, look}
 	case k.State == "Disabled":
-		return degradation{"is disabled and protects no target: " + k.Message, look}
+		return Degradation{"is disabled and protects no target: " + k.Message, look}
 	case k.SelectsNothing:
-		return degradation{"selects nothing, so it protects no target", look}
+		return Degradation{"selects nothing, so it protects no target", look}
 	case k.LimitIsZero != "":
-		return degradation{"protects no target: " + k.LimitIsZero, "write a number in place of the percentage, or a larger one: " + look}
+		return Degradation{"protects no target: " + k.LimitIsZero, "write a number in place of the percentage, or a larger one: " + look}
 	case k.Allowed && k.UnknownCondition != "":
-		return degradation{"has a rule that never takes effect: " + k.UnknownCondition, look}
+		return Degradation{"has a rule that never takes effect: " + k.UnknownCondition, look}
 	case k.Allowed || k.State != "" && k.State != "Active":
-		return degradation{}
+		return Degradation{}
 	}
 	limit := ""
 	if k.Limit != "" {
 		limit = ", " + k.Limit
 	}
-	return degradation{fmt.Sprintf("allows no remediation (%s): %d of %d not healthy%s", cmp.Or(k.Reason, "ShortCircuit"), k.Expected-k.Healthy, k.Expected, limit),
+	return Degradation{fmt.Sprintf("allows no remediation (%s): %d of %d not healthy%s", cmp.Or(k.Reason, "ShortCircuit"), k.Expected-k.Healthy, k.Expected, limit),
 		"find the common cause: fencectl plan --cluster " + cluster}
 }
 
 // uncovered says what of a cluster is not protected. A check that is paused is as somebody wants it.
-func (s Status) uncovered(c *ClusterStatus) (list []degradation) {
+func (s Status) uncovered(c *ClusterStatus) (list []Degradation) {
 	if c.Cover.Covered == 0 && !slices.ContainsFunc(c.Checks, func(k CheckStatus) bool { return k.State == "Paused" }) {
-		return []degradation{{"no check covers any Node of cluster " + c.Name + ": fenced fences nothing there by itself",
+		return []Degradation{{"no check covers any Node of cluster " + c.Name + ": fenced fences nothing there by itself",
 			"see which checks it knows: fencectl check-config --cluster " + c.Name}}
 	}
 	for _, g := range c.Cover.Gaps {
@@ -157,7 +158,7 @@ func (s Status) uncovered(c *ClusterStatus) (list []degradation) {
 		if g.Count > 1 {
 			who = fmt.Sprintf("%d Nodes in %s are covered by checks, and could not be fenced, %s among them", g.Count, c.Name, g.Node)
 		}
-		list = append(list, degradation{fmt.Sprintf("%s: %s: %s", who, g.Reason, g.Message), cmp.Or(g.Next, "fencectl nodes --cluster "+c.Name)})
+		list = append(list, Degradation{fmt.Sprintf("%s: %s: %s", who, g.Reason, g.Message), cmp.Or(g.Next, "fencectl nodes --cluster "+c.Name)})
 	}
 	return list
 }
@@ -174,7 +175,7 @@ func (s Status) tellsOf(cluster string, g NodeGap) bool {
 
 // blockedDegradations says what is not remediated, and why. Targets of one check with the same reason
 // have one line, so that a site that is down does not fill the screen.
-func blockedDegradations(list []Blocked) (all []degradation) {
+func blockedDegradations(list []Blocked) (all []Degradation) {
 	type group struct{ cluster, check, run, reason string }
 	members := map[group][]Blocked{}
 	var order []group
@@ -196,7 +197,7 @@ func blockedDegradations(list []Blocked) (all []degradation) {
 		default:
 			what = fmt.Sprintf("%d targets in %s are not remediated (%s), %s and others: ", n, g.cluster, g.check, name)
 		}
-		all = append(all, degradation{what + first.cause(), first.next()})
+		all = append(all, Degradation{what + first.cause(), first.next()})
 	}
 	return all
 }
@@ -224,7 +225,7 @@ func (b Blocked) next() string {
 }
 
 // degradations says why an open run is not on its way; nothing if it is.
-func (r *RunStatus) degradations() []degradation {
+func (r *RunStatus) degradations() []Degradation {
 	text := fmt.Sprintf("run %s of %s ", r.ID, cmp.Or(r.Node, r.Machine))
 	switch {
 	case r.Step == ResultHeld:
@@ -242,16 +243,16 @@ func (r *RunStatus) degradations() []degradation {
 	if e := r.LastError; e != nil {
 		text += fmt.Sprintf("; last error at %s: %s", moment(e.At), e.Text())
 	}
-	return []degradation{{text, cmp.Or(r.Next, "fencectl timeline "+r.ID)}}
+	return []Degradation{{text, cmp.Or(r.Next, "fencectl timeline "+r.ID)}}
 }
 
 // degradations says how many BMCs a fence could not rely on, and which refuse their account.
-func (n BMCCount) degradations() (list []degradation) {
+func (n BMCCount) degradations() (list []Degradation) {
 	for _, a := range n.Accounts {
-		list = append(list, degradation{a.text(), cmp.Or(a.Next, "fencectl bmc list")})
+		list = append(list, Degradation{a.text(), cmp.Or(a.Next, "fencectl bmc list")})
 	}
 	if n.NotDependable > 0 {
-		list = append(list, degradation{fmt.Sprintf("%d of %d BMCs are not dependable", n.NotDependable, n.Total), "fencectl bmc list"})
+		list = append(list, Degradation{fmt.Sprintf("%d of %d BMCs are not dependable", n.NotDependable, n.Total), "fencectl bmc list"})
 	}
 	return list
 }

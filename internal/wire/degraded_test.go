@@ -17,8 +17,8 @@ var command = regexp.MustCompile(`\b(fencectl|fenced|systemctl|kubectl|chronyc|j
 // requireNext wants every degraded line to end with what comes next, a command in it.
 func requireNext(t *testing.T, s Status) {
 	t.Helper()
-	for _, d := range s.degradations() {
-		require.Regexp(t, command, d.next, d.what)
+	for _, d := range s.Degradations() {
+		require.Regexp(t, command, d.Next, d.What)
 	}
 }
 
@@ -42,8 +42,8 @@ func TestEveryDegradedLineSaysWhatComesNext(t *testing.T) {
 	found := map[string]bool{}
 	try := func(s *Status) {
 		requireNext(t, *s)
-		for _, d := range s.degradations() {
-			found[regexp.MustCompile(`[0-9]+`).ReplaceAllString(d.what, "#")] = true
+		for _, d := range s.Degradations() {
+			found[regexp.MustCompile(`[0-9]+`).ReplaceAllString(d.What, "#")] = true
 		}
 	}
 	s := whole()

@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -29,6 +31,23 @@ func Versioned(object []byte) []byte {
 // terminal obeys (C1 included), or one that changes how the text around it reads
 // (direction marks, zero-width characters, line ends).
 func Unprintable(r rune) bool { return !unicode.IsGraphic(r) }
+
+// Visible writes what is unprintable in a text as an escape, so that a reader sees it and no terminal obeys it. Line ends
+// and tabs are unprintable too.
+func Visible(s string) string {
+	if !strings.ContainsFunc(s, Unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if Unprintable(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
 
 // EscapeJSON gives equivalent JSON without unprintable characters, except newlines. In
 // strings it writes them as \uXXXX, between strings as a space. Input that is not JSON

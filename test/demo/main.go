@@ -145,7 +145,7 @@ func draw(ctx context.Context, s *scene.Scene, file string) error {
 func keep(ctx context.Context, s *scene.Scene, fencectl string) error {
 	fencectl = fencectl + " --socket " + s.Socket()
 	fmt.Printf("\nAll of it is still running. In another terminal, try\n")
-	for _, verb := range []string{"status -o wide", "explain " + hungWorker, "timeline " + hungWorker, "bmc list", "fence worker-2 --reason demo --dry-run"} {
+	for _, verb := range []string{"status -o wide", "explain " + hungWorker, "timeline " + hungWorker, "bmc list", "ui", "fence worker-2 --reason demo --dry-run"} {
 		fmt.Printf("    %s %s\n", fencectl, verb)
 	}
 	fmt.Println("Ctrl-C ends it.")

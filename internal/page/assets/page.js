@@ -1,0 +1,134 @@
+// Keeps the page up to date: the server sends the elements that changed, and each becomes what it is now. What has the
+// focus keeps it, and what is scrolled or open stays so. Without this script the page is a document.
+"use strict";
+
+const live = document.body.dataset.live;
+let rev = document.body.dataset.rev;
+let stream = null;
+
+// become makes element a what b is, and touches nothing that is the same.
+function become(a, b) {
+  if (a.nodeType !== b.nodeType || a.nodeName !== b.nodeName || (a.id || "") !== (b.id || "")) {
+    a.replaceWith(b);
+    return;
+  }
+  if (a.nodeType !== Node.ELEMENT_NODE) {
+    if (a.nodeValue !== b.nodeValue) a.nodeValue = b.nodeValue;
+    return;
+  }
+  const open = a.nodeName === "DETAILS" && a.open;
+  for (const name of a.getAttributeNames()) {
+    if (!b.hasAttribute(name) && name !== "data-age") a.removeAttribute(name);
+  }
+  for (const name of b.getAttributeNames()) {
+    if (a.getAttribute(name) !== b.getAttribute(name)) a.setAttribute(name, b.getAttribute(name));
+  }
+  if (open) a.open = true;
+  const known = new Map();
+  for (const child of a.children) if (child.id) known.set(child.id, child);
+  let at = a.firstChild;
+  for (const want of [...b.childNodes]) {
+    const same = want.id && known.get(want.id);
+    if (same) {
+      if (same === at) at = at.nextSibling;
+      else a.insertBefore(same, at);
+      become(same, want);
+    } else if (at && !at.id && !want.id && at.nodeName === want.nodeName) {
+      const child = at;
+      at = at.nextSibling;
+      become(child, want);
+    } else {
+      a.insertBefore(want, at);
+    }
+  }
+  while (at) {
+    const child = at;
+    at = at.nextSibling;
+    child.remove();
+  }
+}
+
+// apply takes in what changed, and tells a screen reader what matters.
+function apply(changes) {
+  const said = new Map();
+  for (const e of document.querySelectorAll("[data-say]")) said.set(e.id, e.dataset.say);
+  for (const change of changes) {
+    const old = document.getElementById(change.id);
+    if (!old) continue;
+    const holder = document.createElement("template");
+    holder.innerHTML = change.html;
+    if (holder.content.firstElementChild) become(old, holder.content.firstElementChild);
+  }
+  const news = [];
+  for (const e of document.querySelectorAll("[data-say]")) if (said.get(e.id) !== e.dataset.say) news.push(e.dataset.say);
+  if (news.length) document.getElementById("say").textContent = news.join(" ");
+  tick();
+}
+
+// link shows whether fencectl answers; whether fenced does, the server tells.
+function link(text) {
+  const e = document.getElementById("link");
+  e.innerHTML = '<span class="tag bad"></span> <span></span>';
+  e.firstElementChild.textContent = "not live";
+  e.lastElementChild.textContent = text;
+}
+
+function connect() {
+  if (stream || !live) return;
+  const address = new URL(live, location.href);
+  address.searchParams.set("rev", rev);
+  stream = new EventSource(address);
+  stream.onmessage = (e) => {
+    rev = e.lastEventId;
+    apply(JSON.parse(e.data));
+  };
+  stream.addEventListener("end", () => {
+    stream.close();
+    link("fencectl ui has ended.");
+  });
+  stream.onerror = () => {
+    if (stream.readyState === EventSource.CLOSED) link("fencectl ui refuses more. Load the page again.");
+    else link("fencectl ui does not answer, since " + new Date().toLocaleTimeString() + ".");
+  };
+}
+
+function disconnect() {
+  if (stream) stream.close();
+  stream = null;
+}
+
+// span writes seconds as people say them.
+function span(seconds) {
+  const s = Math.round(seconds);
+  if (s < 120) return s + " s";
+  if (s < 7200) return Math.floor(s / 60) + " min";
+  if (s < 172800) return Math.floor(s / 3600) + " h";
+  return Math.floor(s / 86400) + " days";
+}
+
+// tick writes how long ago each time was, and moves the bars of open steps.
+function tick() {
+  const now = Date.now() / 1000;
+  for (const e of document.getElementsByTagName("time")) {
+    const ago = now - Date.parse(e.dateTime) / 1000;
+    const text = ago < 0 ? "in " + span(-ago) : span(ago) + " ago";
+    if (e.dataset.age !== text) e.dataset.age = text;
+  }
+  for (const e of document.getElementsByTagName("progress")) e.value = Math.max(0, now - e.dataset.from);
+}
+
+// tell shows the words of a cell of the map, for the eye as for the ear.
+function tell(e) {
+  const cell = e.target.closest && e.target.closest("a.c");
+  if (cell) document.getElementById("tip").textContent = cell.getAttribute("aria-label");
+}
+
+document.addEventListener("mouseover", tell);
+document.addEventListener("focusin", tell);
+// A browser has few connections for one host: a tab that nobody sees gives its own back.
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
+window.addEventListener("pagehide", disconnect);
+window.addEventListener("pageshow", connect);
+setInterval(tick, 1000);
+tick();
+connect();
