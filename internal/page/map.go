@@ -167,7 +167,7 @@ func whysOf(st wire.Status) map[target]why {
 		all[target{b.Cluster, cmp.Or(b.Node, b.Machine)}] = why{text: join(b.Reason, b.Message)}
 	}
 	for _, r := range st.Runs {
-		now := r.Step
+		now := ""
 		if n := wire.StepNumber(r.Step); n > 0 {
 			now = fmt.Sprintf("step %d of 6, %s", n, r.Step)
 		}

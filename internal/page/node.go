@@ -53,8 +53,8 @@ func nodePage(r nodeRead, now time.Time) (*part, error) {
 	d := draft{}
 	return &part{id: "main", parts: []*part{
 		d.leaf("s-node", "nodehead", v),
-		d.leaf("s-gates", "gates", v),
 		d.leaf("s-devices", "devices", r.bmcs),
+		d.leaf("s-gates", "gates", v),
 		d.leaf("s-noderuns", "noderuns", tl.Runs[:min(len(tl.Runs), maxNodeRuns)]),
 		d.leaf("s-notes", "notesof", tl.Notes),
 	}}, d.err

@@ -32,12 +32,13 @@ const (
 func overview(s *snapshot, ids *names, now time.Time) (*part, error) {
 	d := draft{}
 	main := &part{id: "main", parts: []*part{
+		d.leaf("s-head", "overviewhead", figuresOf(s)),
 		d.leaf("s-attention", "attention", attentionOf(s.status)),
 		d.leaf("s-clusters", "clusters", clustersOf(s.status)),
+		d.leaf("s-checks", "checks", checksOf(s.status)),
 		d.leaf("s-runs", "openruns", openRuns(s, now)),
 		mapOf(s, ids, &d),
 		d.leaf("s-blocked", "blocked", blockedView{cut(s.status.Blocked), s.status.BlockedMore + over(s.status.Blocked)}),
-		d.leaf("s-checks", "checks", checksOf(s.status)),
 		d.leaf("s-bmcs", "bmcs", bmcsOf(s)),
 		d.leaf("s-holds", "holds", holdsOf(s.status)),
 		d.leaf("s-recent", "recent", s.status),
@@ -68,6 +69,46 @@ func draw(name string, data any) (string, error) {
 func cut[T any](list []T) []T { return list[:min(len(list), maxRows)] }
 
 func over[T any](list []T) int { return max(0, len(list)-maxRows) }
+
+// figure is a number to see at a glance.
+type figure struct {
+	Name, Href string
+	Count      int
+	Of         int // of so many, if not 0
+	Tag        string
+}
+
+func figuresOf(s *snapshot) []figure {
+	healthy, closed, checks := 0, 0, 0
+	for i := range s.nodes {
+		if s.nodes[i].State == wire.NodeHealthy {
+			healthy++
+		}
+	}
+	for _, c := range s.status.Clusters {
+		checks += len(c.Checks) + c.ChecksMore
+		for _, k := range c.Checks {
+			if !k.Allowed {
+				closed++
+			}
+		}
+	}
+	bad := func(n int, tag string) string {
+		if n == 0 {
+			return ""
+		}
+		return tag
+	}
+	look, runs, blocked := len(s.status.Degradations()), len(s.status.Runs), len(s.status.Blocked)+s.status.BlockedMore
+	return []figure{
+		{"To look at", "#s-attention", look, 0, bad(look, "warn")},
+		{"Open runs", "#s-runs", runs, 0, bad(runs, "busy")},
+		{"Blocked", "#s-blocked", blocked, 0, bad(blocked, "bad")},
+		{"Healthy Nodes", "#s-map", healthy, len(s.nodes), ""},
+		{"Checks that allow nothing", "#s-checks", closed, checks, bad(closed, "bad")},
+		{"BMCs not dependable", "#s-bmcs", s.status.BMCs.NotDependable, s.status.BMCs.Total, bad(s.status.BMCs.NotDependable, "warn")},
+	}
+}
 
 type attentionView struct {
 	Lines []wire.Degradation
@@ -278,7 +319,7 @@ var byUrgency = []nodeState{
 	{wire.NodeUnhealthy, "U", "unhealthy; no check wants it remediated yet"},
 	{wire.NodeOnHold, "P", "a person holds it, or a quarantine"},
 	{wire.NodeUnfenceable, "X", "covered by a check, but its power could not be switched"},
-	{wire.NodeHealthy, "✓", "healthy"},
+	{wire.NodeHealthy, "✓", ""},
 	{wire.NodeUncovered, "–", "no check covers it"},
 }
 
