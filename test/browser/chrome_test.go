@@ -2,7 +2,9 @@ package browser
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/must"
@@ -78,9 +81,9 @@ type tab struct {
 	ctx context.Context
 
 	mu        sync.Mutex
-	requests  []string          // addresses
-	answers   []answer          // to requests that were answered
-	complains []string          // errors and warnings in its console
+	requests  []string // addresses
+	answers   []answer // to requests that were answered
+	complains []string // errors and warnings in its console
 }
 
 type answer struct {
@@ -170,4 +173,27 @@ func (b *tab) complaints(but ...string) (list []string) {
 	return slices.DeleteFunc(slices.Clone(b.complains), func(text string) bool {
 		return slices.ContainsFunc(but, func(expected string) bool { return strings.Contains(text, expected) })
 	})
+}
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	return string(must.Do(json.Marshal(v))(t))
+}
+
+// cookieOf is the cookie that the browser has for an address. No script can read it.
+func cookieOf(t testing.TB, c chrome, address string) *http.Cookie {
+	t.Helper()
+	tab := c.open(t)
+	tab.do(t, chromedp.Navigate(address))
+	assert.Empty(t, eval[string](t, tab, "document.cookie"))
+	var cookie *http.Cookie
+	tab.do(t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		found, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{URLs: []string{address}})
+		if err == nil && len(found.Cookies) == 1 {
+			cookie = &http.Cookie{Name: found.Cookies[0].Name, Value: found.Cookies[0].Value}
+		}
+		return err
+	}))
+	require.NotNil(t, cookie)
+	return cookie
 }

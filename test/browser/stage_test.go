@@ -81,7 +81,7 @@ func setStage(t testing.TB, more int) stage {
 		t.Skip("sets a scene, which -short leaves out")
 	}
 	workers := []scene.Spec{
-		{Name: hungNode, Protocol: scene.IPMI}, {Name: heldNode, Protocol: scene.IPMI}, {Name: muteNode, Protocol: scene.IPMI}, {Name: "node-07", Protocol: scene.Redfish},
+		{Name: hungNode, Protocol: scene.IPMI}, {Name: heldNode, Protocol: scene.IPMI, Pool: "spare"}, {Name: muteNode, Protocol: scene.IPMI}, {Name: "node-07", Protocol: scene.Redfish},
 		{Name: blockedNode, Protocol: scene.IPMI, Pool: "storage"}, {Name: alsoBlocked, Protocol: scene.IPMI, Pool: "storage"}, {Name: "storage-03", Protocol: scene.IPMI, Pool: "storage"},
 		{Name: noCheckNode, Protocol: scene.IPMI, Pool: "spare"},
 	}
@@ -90,8 +90,8 @@ func setStage(t testing.TB, more int) stage {
 	}
 	s, err := scene.New(t.Context(), scene.Options{
 		Programs: must.Do(builds())(t), Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: workers, Policies: map[string]string{"checks.yaml": policies},
-		StandIn:  func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) },
-		Set:      []string{"sweep.interval=10s", "power.readTimeout=2s"}, LeaseDuration: 4 * time.Second,
+		StandIn: func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) },
+		Set:     []string{"sweep.interval=10s", "power.readTimeout=2s"}, LeaseDuration: 4 * time.Second,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -110,8 +110,11 @@ func setStage(t testing.TB, more int) stage {
 	for _, name := range []string{heldNode, blockedNode, alsoBlocked} {
 		s.Worker(name).Kubelet.Hang()
 	}
-	r := must.Do(s.Fencectl(t.Context(), "fence", heldNode, "--off-only", "--wait", "--yes", "--reason", "the disk fails"))(t)
-	require.Zero(t, r.Exit, r.Stderr)
+	var r scene.Result
+	require.Eventually(t, func() bool { // once the Node is Unknown
+		r = must.Do(s.Fencectl(t.Context(), "fence", heldNode, "--off-only", "--wait", "--yes", "--reason", "the disk fails"))(t)
+		return r.Exit == 0
+	}, patience, time.Second, "%v", text(func() string { return r.Stderr }))
 	st.await(t, func(n map[string]wire.Node) bool {
 		return n[heldNode].State == wire.NodeHeld && n[muteNode].State == wire.NodeUnfenceable && n[blockedNode].State == wire.NodeBlocked &&
 			n[alsoBlocked].State == wire.NodeBlocked && n[noCheckNode].State == wire.NodeUncovered && n[hungNode].State == wire.NodeHealthy && n[hungNode].Zone == "zone-a"
@@ -150,8 +153,13 @@ func (s stage) await(t testing.TB, ok func(map[string]wire.Node) bool) {
 	require.Eventually(t, func() bool {
 		last = s.nodes(t)
 		return ok(last)
-	}, patience, 500*time.Millisecond, "%v", func() string { return fmt.Sprintf("%+v", last) })
+	}, patience, 500*time.Millisecond, "%v", text(func() string { return fmt.Sprintf("%+v", last) }))
 }
+
+// text is a message that is made when it is needed.
+type text func() string
+
+func (f text) String() string { return f() }
 
 // ui is a running fencectl ui.
 type ui struct {
