@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -249,6 +250,11 @@ func (d *scripted) Refused(wire.Order, *api.Error) {}
 func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, d.ExportIs)
 	return errors.Join(err, d.fault())
+}
+
+// Audit has no entries.
+func (d *scripted) Audit(context.Context, audit.Query, func(audit.Entry) error, func(audit.Break) error) error {
+	return d.fault()
 }
 
 // Events gives those of the fixture, then tells that a frame was read.

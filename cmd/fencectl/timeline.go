@@ -46,7 +46,11 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 	case "svg":
 		return writeSVG(c.out, rep.Value.Runs, time.Now())
 	case "html":
-		return page.WriteTimeline(c.out, name, rep.Value, time.Now())
+		var log *page.Audit
+		if len(rep.Value.Runs) == 1 {
+			log = page.ReadAudit(ctx, c.client(), rep.Value.Runs[0])
+		}
+		return page.WriteTimeline(c.out, name, rep.Value, log, time.Now())
 	}
 	return c.print(rep.Body, func() error {
 		if len(rep.Value.Runs) == 0 {

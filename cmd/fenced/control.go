@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -241,6 +242,11 @@ func (c control) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event,
 			}
 		}
 	}
+}
+
+// Audit implements api.Daemon. It reads the files as anybody would, and takes no lock of their writer.
+func (c control) Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, broken func(audit.Break) error) error {
+	return audit.Select(ctx, c.audit.path, q, entry, broken)
 }
 
 // Export implements api.Daemon.

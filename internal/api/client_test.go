@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
 )
@@ -221,12 +222,15 @@ type fake struct {
 	runs    wire.Timeline
 	bmcs    wire.BMCs
 	events  []wire.Event
+	audit   []wire.AuditLine
+	hangs   bool // after these lines
 	result  wire.OrderResult
 	export  string
 	means   map[wire.Named]wire.Named // what names mean that do not mean themselves
 	err     error
 
 	filter wire.RunFilter
+	query  audit.Query
 	orders []wire.Order
 	denied []wire.Order
 	codes  []string // why those were refused
@@ -305,6 +309,26 @@ func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, e
 		}
 		<-ctx.Done()
 	}
+}
+
+func (f *fake) Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, broken func(audit.Break) error) error {
+	f.query = q
+	for _, l := range f.audit {
+		var err error
+		if l.Break != nil {
+			err = broken(*l.Break)
+		} else {
+			err = entry(*l.Entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return f.err
 }
 
 // serve runs a server on a socket and gives the socket's path.

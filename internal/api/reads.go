@@ -55,15 +55,11 @@ func (s *Server) timelineOf(ctx context.Context, r *http.Request) (wire.Timeline
 }
 
 func (s *Server) runs(ctx context.Context, r *http.Request) (wire.Timeline, error) {
-	f := wire.RunFilter{Cluster: r.URL.Query().Get("cluster")}
-	if text := r.URL.Query().Get("since"); text != "" {
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return wire.Timeline{}, BadRequest(fmt.Sprintf("since=%q is not a time", text), "write it like 2026-01-01T00:00:00Z")
-		}
-		f.Since = at
+	since, err := timeIn(r.URL.Query(), "since")
+	if err != nil {
+		return wire.Timeline{}, err
 	}
-	return s.timeline(ctx, f)
+	return s.timeline(ctx, wire.RunFilter{Cluster: r.URL.Query().Get("cluster"), Since: since})
 }
 
 func (s *Server) run(ctx context.Context, r *http.Request) (wire.Timeline, error) {

@@ -15,9 +15,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/wire"
-
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/login"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Daemon is what the server asks. Errors of type *Error are given to the
@@ -55,6 +55,8 @@ type Daemon interface {
 	// Events yields the kept events whose Seq is greater than after, then each
 	// new one as it happens, until ctx is done.
 	Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error]
+	// Audit calls entry with each entry of the audit log that q selects, and broken with each break in it, in their order.
+	Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, broken func(audit.Break) error) error
 }
 
 // Bounds on what a caller can make the server hold, and for how long.
@@ -78,6 +80,7 @@ type Server struct {
 	deniedLog  *deniedLog
 	dryRuns    *dryRuns
 	looks      looks
+	auditReads auditReads
 	refusals   *refusalLog
 	helper     string // the socket of fenced-login
 }
@@ -88,7 +91,7 @@ func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...wire.Verb) 
 	return &Server{
 		daemon: d, roles: roles, log: log,
 		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
-		dryRuns: &dryRuns{by: map[uint32]bool{}}, looks: make(looks, maxViewerLooks), refusals: &refusalLog{log: log},
+		dryRuns: &dryRuns{by: map[uint32]bool{}}, looks: make(looks, maxViewerLooks), auditReads: newAuditReads(), refusals: &refusalLog{log: log},
 		helper: login.Socket,
 	}
 }
@@ -226,6 +229,7 @@ var reads = []route{
 	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
 	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
 	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends but with ?follow=false
+	stream("/v1/audit", wire.Viewer, (*Server).audit),   // ?since=RFC3339&until=RFC3339&node=NODE&run=RUN; NDJSON
 	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
 }
 

@@ -64,6 +64,7 @@ func TestEveryRouteNeedsItsRole(t *testing.T) {
 		{"GET", "/v1/nodes/n-1/explain", "", wire.Viewer},
 		{"GET", "/v1/nodes/n-1/timeline", "", wire.Viewer},
 		{"GET", "/v1/runs", "", wire.Viewer},
+		{"GET", "/v1/audit", "", wire.Viewer},
 		{"GET", "/v1/runs/r-1", "", wire.Viewer},
 		{"POST", "/v1/nodes/n-1/fence", ok, wire.Operator},
 		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true}`, wire.Viewer},

@@ -23,6 +23,28 @@ const (
 	Lost     = "Lost"     // entries could not be written
 )
 
+// continued is the message of an entry Opened with which the same daemon continues the log in the next file.
+const continued = "the file before this one was full"
+
+// afterUse begins the message of an entry Opened of a start: its daemon found a saved head of that time.
+const afterUse = "the log was last in use at "
+
+// Starts returns whether the entry is that of a start of the daemon, and not of another file.
+func (e Entry) Starts() bool {
+	return e.Type == Opened && (e.Message == "" || strings.HasPrefix(e.Message, afterUse))
+}
+
+// LastUse returns until when a daemon is known to have been alive before this start, to five minutes: a daemon saves the head of
+// its log that often, and when it stops. It is false where that is not known.
+func (e Entry) LastUse() (time.Time, bool) {
+	text, is := strings.CutPrefix(e.Message, afterUse)
+	if !is || e.Type != Opened {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil
+}
+
 // Entry is one decision, order or action.
 type Entry struct {
 	Seq     uint64    `json:"seq"`

@@ -321,14 +321,19 @@ func (l *Log) discardFailed() error {
 // last one, and gets the log's name after that entry is durable: the name always
 // refers to a log.
 func (l *Log) rotate(head Head) (Head, error) {
-	return l.startFile(head, l.opened(), func(name string) error {
-		err := os.Link(l.path, fmt.Sprintf("%s.%012d", l.path, head.Seq))
+	first := l.opened()
+	first.Message = continued
+	return l.startFile(head, first, func(name string) error {
+		err := os.Link(l.path, rotatedName(l.path, head.Seq))
 		if err == nil || errors.Is(err, os.ErrExist) { // done by an earlier attempt
 			err = os.Rename(name, l.path)
 		}
 		return err
 	})
 }
+
+// rotatedName is the name of a file that was rotated after the entry seq.
+func rotatedName(path string, seq uint64) string { return fmt.Sprintf("%s.%012d", path, seq) }
 
 // startFile continues in another file, whose first entry is first. take gives
 // that file the log's name after the entry is durable.
@@ -377,6 +382,7 @@ func (l *Log) syncName() error {
 	return nil
 }
 
+// opened is the first entry of a file or of a start.
 func (l *Log) opened() Entry {
 	return Entry{At: time.Now().UTC(), Type: Opened, Origin: &l.opt.Origin}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // ErrLocked means that another process writes the log.
@@ -59,6 +60,9 @@ func (l *Log) resume() error {
 	}
 	l.head, l.size, l.stale = s.Head, s.Whole, s.Torn > 0
 	entries := []Entry{l.opened()}
+	if is, err := os.Stat(headFile(l.path)); err == nil && known != (Head{}) {
+		entries[0].Message = afterUse + is.ModTime().UTC().Format(time.RFC3339)
+	}
 	if s.Torn > 0 {
 		repaired := l.opened()
 		repaired.Type, repaired.Origin, repaired.Message = Repaired, nil, fmt.Sprintf("%d bytes of an unfinished line were removed", s.Torn)

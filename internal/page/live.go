@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -21,6 +22,7 @@ const (
 	readPause = time.Second
 	idlePause = 5 * time.Second
 	bmcsPause = 10 * time.Second
+	logPause  = 30 * time.Second // of the audit log, for one run
 	readShare = 4
 	readTime  = time.Minute // for one answer
 	keepView  = time.Minute // of a page that nobody looks at
@@ -55,6 +57,7 @@ type hub struct {
 	lasted  time.Duration // of the last read
 	ids     *names
 	away    away
+	logs    map[string]readLog // by run
 
 	mu    sync.Mutex
 	rev   uint64
@@ -70,7 +73,7 @@ type away struct {
 
 func newHub(client *api.Client, cluster string, refuse context.CancelCauseFunc) *hub {
 	return &hub{client: client, cluster: cluster, refuse: refuse, wake: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}}
+		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}, logs: map[string]readLog{}}
 }
 
 // listen wakes the hub with each event of the daemon.
@@ -199,6 +202,11 @@ func (h *hub) refresh(ctx context.Context, now time.Time) error {
 		}
 		next.bmcs, h.bmcsAt = bmcs.Value.BMCs, now
 	}
+	if h.cluster != "" {
+		accounts := keepIf(next.status.BMCs.Accounts, func(a wire.RefusedAccount) bool { return a.Cluster == h.cluster })
+		next.status.BMCs = wire.BMCs{BMCs: next.bmcs}.Count()
+		next.status.BMCs.Accounts = accounts
+	}
 	if next.runs, err = h.openRuns(ctx, next.status.Runs); err != nil {
 		return err
 	}
@@ -266,7 +274,7 @@ func (h *hub) drawPlace(ctx context.Context, p place, d *drawing) (err error) {
 		d.title = "Run " + p.name
 		tl, err := h.client.Run(ctx, p.name)
 		if err == nil {
-			d.main, err = runPage(tl.Value, now)
+			d.main, err = runPage(tl.Value, h.auditOf(ctx, tl.Value.Runs[0]), now)
 			return err
 		}
 		return d.unknown(err)
@@ -292,6 +300,26 @@ func (d *drawing) unknown(err error) error {
 	d.status = e.Status
 	d.main, err = messagePage(message{Title: d.title, Text: e.Message, Hint: e.Hint, Back: true})
 	return err
+}
+
+// readLog is what the audit log had about a run.
+type readLog struct {
+	at    time.Time
+	run   wire.RunRecord
+	audit *Audit
+}
+
+// auditOf reads the audit log anew only if the run went on since, and not often: a log may be long.
+func (h *hub) auditOf(ctx context.Context, r wire.RunRecord) *Audit {
+	now := time.Now()
+	maps.DeleteFunc(h.logs, func(_ string, l readLog) bool { return now.Sub(l.at) > 10*logPause })
+	known, ok := h.logs[r.ID]
+	if ok && (now.Sub(known.at) < logPause || known.audit.Problem == "" && reflect.DeepEqual(known.run, r)) {
+		return known.audit
+	}
+	read := readLog{now, r, ReadAudit(ctx, h.client, r)}
+	h.logs[r.ID] = read
+	return read.audit
 }
 
 // message is a page with a sentence in place of what was asked for.

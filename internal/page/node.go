@@ -74,12 +74,13 @@ func gateOf(g reason.Gate) gateView {
 }
 
 // runPage draws the page of a run.
-func runPage(tl wire.Timeline, now time.Time) (*part, error) {
+func runPage(tl wire.Timeline, log *Audit, now time.Time) (*part, error) {
 	r := &tl.Runs[0]
 	v := timelineOf(fmt.Sprintf("Run of %s in %s", cmp.Or(r.Node, r.Machine), r.Cluster), tl, now)
 	d := draft{}
 	return &part{id: "main", parts: []*part{
 		d.leaf("s-run", "runhead", v),
 		d.leaf("s-notes", "notesof", tl.Notes),
+		d.leaf("s-audit", "auditof", log),
 	}}, d.err
 }

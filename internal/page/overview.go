@@ -33,10 +33,8 @@ func overview(s *snapshot, ids *names, now time.Time) (*part, error) {
 	d := draft{}
 	main := &part{id: "main", parts: []*part{
 		d.leaf("s-head", "overviewhead", figuresOf(s)),
-		d.leaf("s-attention", "attention", attentionOf(s.status)),
-		d.leaf("s-clusters", "clusters", clustersOf(s.status)),
-		d.leaf("s-checks", "checks", checksOf(s.status)),
-		d.leaf("s-runs", "openruns", openRuns(s, now)),
+		column("left", "w8", d.leaf("s-attention", "attention", attentionOf(s.status)), d.leaf("s-runs", "openruns", openRuns(s, now))),
+		column("right", "w4", d.leaf("s-clusters", "clusters", clustersOf(s.status)), d.leaf("s-checks", "checks", checksOf(s.status))),
 		mapOf(s, ids, &d),
 		d.leaf("s-blocked", "blocked", blockedView{cut(s.status.Blocked), s.status.BlockedMore + over(s.status.Blocked)}),
 		d.leaf("s-bmcs", "bmcs", bmcsOf(s)),
@@ -44,6 +42,11 @@ func overview(s *snapshot, ids *names, now time.Time) (*part, error) {
 		d.leaf("s-recent", "recent", s.status),
 	}}
 	return main, d.err
+}
+
+// column is a part of the width, with parts below each other.
+func column(id, width string, parts ...*part) *part {
+	return &part{id: id, open: `<div id="` + id + `" class="column ` + width + `">`, parts: parts, shut: "</div>"}
 }
 
 // draft draws leaves, and keeps the first error.
@@ -127,9 +130,7 @@ func attentionOf(st wire.Status) attentionView {
 
 type clusterView struct {
 	wire.ClusterStatus
-	Away   bool // its view is old
-	Says   []says
-	Limits wire.ClusterStatus
+	Says []says
 }
 
 // says is a sentence about a cluster, and what comes next.

@@ -27,13 +27,18 @@ var templateFiles embed.FS
 //go:embed assets/style.css
 var style string
 
-// shared are the templates of this package, with the functions that each may use.
-var shared = template.Must(template.New("page").Funcs(template.FuncMap{
-	"moment": moment, "clock": clock, "span": Span, "dash": dash, "step": wire.StepNumber, "plural": plural,
-	"classnote": classNote, "tag": tagOf, "took": func(from, to time.Time) string { return Span(to.Sub(from)) },
-	"subtract": func(a, b int64) int64 { return a - b },
-	"ordinal":  func(i int) string { return []string{"1", "2"}[min(i, 1)] },
-}).ParseFS(templateFiles, "templates/*.html"))
+// shared are the templates of this package.
+var shared = parse()
+
+// parse reads the templates of this package, with the functions that each may use.
+func parse() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"moment": moment, "clock": clock, "span": Span, "dash": dash, "step": wire.StepNumber, "plural": plural,
+		"classnote": classNote, "tag": tagOf, "took": func(from, to time.Time) string { return Span(to.Sub(from)) },
+		"subtract": func(a, b int64) int64 { return a - b },
+		"ordinal":  func(i int) string { return []string{"1", "2"}[min(i, 1)] },
+	}).ParseFS(templateFiles, "templates/*.html"))
+}
 
 // File is one HTML file: no script, its style inside, nothing that is fetched.
 type File struct {
@@ -45,7 +50,7 @@ type File struct {
 // Parse reads a template for Write. It may use what this package defines: the functions moment, clock, span, dash, step and
 // plural, and the classes of the style sheet. It panics on an error, which is one of the program.
 func Parse(text string) *template.Template {
-	return template.Must(template.Must(shared.Clone()).New("body").Parse(text))
+	return template.Must(parse().New("body").Parse(text))
 }
 
 // Write writes a file. body is from Parse, and data is what it shows. Its parts are <section class="card"> with an <h2>;

@@ -1,4 +1,4 @@
-package page_test
+package page
 
 import (
 	"strings"
@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fenced/fenced/internal/page"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -19,8 +17,8 @@ const hostile = "<script>alert(1)</script>\" onmouseover='x' javascript:x \u202e
 // TestFileOfHostileText: a file has no script, fetches nothing, and shows what no reader would see.
 func TestFileOfHostileText(t *testing.T) {
 	var b strings.Builder
-	body := page.Parse(`<section class="card"><h2 title="{{.}}">{{.}}</h2></section>`)
-	require.NoError(t, page.Write(&b, page.File{Title: hostile, Made: noon, Foot: hostile}, body, hostile))
+	body := Parse(`<section class="card"><h2 title="{{.}}">{{.}}</h2></section>`)
+	require.NoError(t, Write(&b, File{Title: hostile, Made: noon, Foot: hostile}, body, hostile))
 	text := b.String()
 	assert.NotContains(t, text, "<script")
 	assert.NotContains(t, text, "\u202e")

@@ -2,11 +2,14 @@ package page
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -129,6 +132,41 @@ type timelineView struct {
 	Runs    []runView
 	Notes   []wire.Note
 	Blocked []wire.Blocked
+	Audit   *Audit
+}
+
+// Audit is what the audit log has about a run.
+type Audit struct {
+	Entries []audit.Entry // the newest
+	More    int           // how many more there are, before them
+	Problem string        // why it was not read, or not to its end
+}
+
+// Of the audit log: how many entries are shown, and how far beside the run they may be.
+const (
+	maxEntries  = 500
+	besideAudit = time.Hour
+)
+
+// ReadAudit reads what the audit log has about a run. What goes wrong stands in the answer: the run is shown without it.
+func ReadAudit(ctx context.Context, client *api.Client, r wire.RunRecord) *Audit {
+	a := &Audit{}
+	q := audit.Query{Run: r.ID, Since: r.Started.Add(-besideAudit)}
+	if !r.Ended.IsZero() {
+		q.Until = r.Ended.Add(besideAudit)
+	}
+	for line, err := range client.Audit(ctx, q) {
+		switch {
+		case err != nil:
+			a.Problem = err.Error()
+		case line.Entry != nil:
+			if len(a.Entries) == maxEntries {
+				a.Entries, a.More = a.Entries[1:], a.More+1
+			}
+			a.Entries = append(a.Entries, *line.Entry)
+		}
+	}
+	return a
 }
 
 func timelineOf(title string, tl wire.Timeline, now time.Time) timelineView {
@@ -140,17 +178,19 @@ func timelineOf(title string, tl wire.Timeline, now time.Time) timelineView {
 }
 
 // WriteTimeline writes runs, with what happened beside them, as a file. of is the name that was asked for.
-func WriteTimeline(w io.Writer, of string, tl wire.Timeline, now time.Time) error {
+//
+// log is what the audit log has about the run, or nil.
+func WriteTimeline(w io.Writer, of string, tl wire.Timeline, log *Audit, now time.Time) error {
 	title := "Runs of " + of
 	if len(tl.Runs) == 1 {
 		r := &tl.Runs[0]
 		title = fmt.Sprintf("Run %s of %s in %s", r.ID, cmp.Or(r.Node, r.Machine), r.Cluster)
 	}
 	v := timelineOf(title, tl, now)
-	v.File = true
+	v.File, v.Audit = true, log
 	for i := range v.Runs {
 		v.Runs[i].File = true
 	}
 	slices.Reverse(v.Runs) // the newest is what somebody wants to see
-	return Write(w, File{Title: title, Made: now, Foot: "Written by fencectl timeline -o html. Times are those of fenced's host, in UTC."}, Parse(`{{template "timeline" .}}`), v)
+	return Write(w, File{Title: title, Made: now, Foot: "Written by fencectl timeline -o html. Times are those of fenced's host, in UTC."}, shared.Lookup("timeline"), v)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -49,10 +50,10 @@ func (d *daemon) Nodes(_ context.Context, cluster string) (wire.Nodes, error) {
 	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return cluster == "" || n.Cluster == cluster })}, d.err
 }
 
-func (d *daemon) BMCs(context.Context, string) (wire.BMCs, error) {
+func (d *daemon) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.BMCs{BMCs: append([]wire.BMC{}, d.bmcs...)}, d.err
+	return wire.BMCs{BMCs: keepIf(d.bmcs, func(b wire.BMC) bool { return cluster == "" || b.Cluster == cluster })}, d.err
 }
 
 func (d *daemon) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) { return n, nil }
@@ -81,6 +82,10 @@ func (d *daemon) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, error
 		return (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Node == f.Node)
 	})
 	return tl, d.err
+}
+
+func (d *daemon) Audit(_ context.Context, q audit.Query, entry func(audit.Entry) error, _ func(audit.Break) error) error {
+	return entry(audit.Entry{Seq: 4711, At: q.Since, Run: q.Run, Type: "Action", Step: "DeleteNode", Message: "the Node was deleted"})
 }
 
 func (d *daemon) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {

@@ -1,0 +1,305 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
+
+	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
+)
+
+// pages are the addresses below the path, one of each kind.
+var pages = []string{"", "node?node=worker-3&cluster=prod", "node?node=worker-18", "run?id=mi42k0z3-4f9a1c", "run?id=mi42k0z7-4f9a1c", "run?id=mi3zzzz1-000001"}
+
+func elements(n *html.Node, visit func(*html.Node)) {
+	if n.Type == html.ElementNode {
+		visit(n)
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		elements(c, visit)
+	}
+}
+
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+var ownLinks = regexp.MustCompile(`^(\./(#[a-z-]+)?|#[a-z-]+|(node|run)\?[A-Za-z0-9%._~&=+-]+|style\.css|icon\.svg)$`)
+
+// sound checks what each page owes: no script but its own, no style and no handler in an attribute, links to itself alone,
+// ids that are unique and that exist, tables and regions with names.
+func sound(t *testing.T, text string, file bool) {
+	t.Helper()
+	doc := must.Do(html.Parse(strings.NewReader(text)))(t)
+	ids, headings := map[string]bool{}, 0
+	elements(doc, func(n *html.Node) {
+		if id := attribute(n, "id"); id != "" {
+			assert.False(t, ids[id], "the id %s is there twice", id)
+			ids[id] = true
+		}
+	})
+	elements(doc, func(n *html.Node) {
+		for _, a := range n.Attr {
+			assert.False(t, strings.HasPrefix(a.Key, "on") || a.Key == "style" || a.Key == "srcset" || a.Key == "action", "%s has the attribute %s", n.Data, a.Key)
+		}
+		for _, of := range []string{"aria-labelledby", "aria-describedby"} {
+			if id := attribute(n, of); id != "" {
+				assert.True(t, ids[id], "%s names %s, which is not there", of, id)
+			}
+		}
+		switch n.Data {
+		case "script":
+			assert.False(t, file, "a file has no script")
+			assert.Equal(t, "page.js", attribute(n, "src"))
+			assert.Nil(t, n.FirstChild)
+		case "a", "link":
+			href := attribute(n, "href")
+			assert.True(t, ownLinks.MatchString(href) || href == "#main", "a link to %q", href)
+			assert.True(t, !file || href == "#main", "a file links to %q", href)
+		case "img", "iframe", "object", "embed", "form", "base", "audio", "video", "source", "frame", "use", "image":
+			t.Errorf("the page has <%s>", n.Data)
+		case "h1":
+			headings++
+		case "th":
+			assert.Contains(t, []string{"row", "col"}, attribute(n, "scope"))
+		case "table":
+			assert.Equal(t, "region", attribute(n.Parent, "role"))
+			assert.NotEmpty(t, attribute(n.Parent, "aria-label")+attribute(n.Parent, "aria-labelledby"))
+		case "svg":
+			assert.Equal(t, "true", attribute(n, "aria-hidden"), "its words stand beside it")
+		}
+	})
+	assert.Equal(t, 1, headings, "one h1")
+	assert.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return r != '\n' && wire.Unprintable(r) }), "something is unprintable")
+}
+
+// TestPagesAreSound looks at each kind of page, and at a Node that nobody knows.
+func TestPagesAreSound(t *testing.T) {
+	s, _ := pageOf(t, scene(time.Now()), "")
+	for _, path := range append(pages, "node?node=nobody") {
+		t.Run(path, func(t *testing.T) { sound(t, get(s, s.path+path, nil).Body.String(), false) })
+	}
+}
+
+// TestPagesOfHostileText: every text is one that somebody wrote to do harm.
+func TestPagesOfHostileText(t *testing.T) {
+	now := time.Now()
+	for name, text := range map[string]string{"script": hostile, "long": strings.Repeat("<b>&\"'", 700), "template": "{{.}} ${x} </template></svg></title><!--", "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			d := scene(now)
+			snap := &snapshot{at: now, status: d.status, nodes: d.nodes, bmcs: d.bmcs, runs: map[string]wire.RunRecord{d.runs[0].ID: d.runs[0]}}
+			read := nodeRead{explain: d.explain, timeline: wire.Timeline{Runs: d.runs, Notes: d.notes, Blocked: d.blocked}, bmcs: d.bmcs, node: &d.nodes[2], holds: d.status.Clusters[0].Holds}
+			for _, v := range []any{snap, &read} {
+				overwrite(reflect.ValueOf(v).Elem(), text)
+			}
+			for _, draw := range []func() (*part, error){
+				func() (*part, error) { return overview(snap, newHub(nil, "", nil).ids, now) },
+				func() (*part, error) { return nodePage(read, now) },
+				func() (*part, error) {
+					return runPage(read.timeline, &Audit{Entries: []audit.Entry{{Seq: 7, Type: text, Step: text, Actor: text, Action: text, Reason: text, Message: text, Why: text}}, Problem: text}, now)
+				},
+			} {
+				p := must.Do(draw())(t)
+				require.NoError(t, p.follow(nil, 1))
+				var b strings.Builder
+				p.write(&b)
+				text := b.String()
+				assert.NotContains(t, text, "<script")
+				assert.NotContains(t, text, "<b>&")
+				if name == "script" { // the page of a run has no heading of its own element, and an id twice where a run has an id of space
+					assert.NotContains(t, text, "\u202e")
+				}
+				doc := must.Do(html.Parse(strings.NewReader(text)))(t)
+				elements(doc, func(n *html.Node) {
+					assert.NotContains(t, []string{"script", "b>", "template", "title"}, n.Data)
+					for _, a := range n.Attr {
+						assert.NotEqual(t, "onmouseover", a.Key)
+					}
+					if href := attribute(n, "href"); n.Data == "a" {
+						assert.Regexp(t, `^(\./|#|node\?|run\?)`, href)
+					}
+				})
+			}
+		})
+	}
+}
+
+// overwrite sets each text below v, wherever it stands, except for states: those are words of the program.
+func overwrite(v reflect.Value, text string) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString(text)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			overwrite(v.Elem(), text)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			overwrite(v.Index(i), text)
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range v.NumField() {
+			f := v.Field(i)
+			if !f.CanSet() { // of this package, as a snapshot has
+				f = reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
+			}
+			overwrite(f, text)
+		}
+	}
+}
+
+// TestOverviewShows: what an operator looks for stands there.
+func TestOverviewShows(t *testing.T) {
+	s, _ := pageOf(t, scene(time.Now()), "")
+	text := get(s, s.path, nil).Body.String()
+	for what, want := range map[string]string{
+		"a mode": ">evaluate<", "another": ">observe<", "armed": ">armed<", "not armed": ">not armed<", "owner": "this fenced", "view": "94s old", "problem": "the view of the cluster is 94s old",
+		"hint": "Hint: write isolation", "version of a line and its next": "find the common cause: fencectl plan --cluster prod", "a run": "run?id=mi42k0z3-4f9a1c", "its bar": "<progress", "first read": "read 1 of Off",
+		"second read": "read 2 of Off", "a held run's next": "fencectl retry worker-7 --reason WHY", "its error": "the BMC refuses user fenced", "blocked": "1 run is open, and guards.maxInFlight is 1",
+		"what ends it": "may pass: fenced tries again by itself", "next": "fencectl explain worker-9", "check": "15 of 20 healthy, 5 not, room for 3 more", "closed": "ShortCircuit", "limit": "at least 51% must be healthy",
+		"bmc": "ipmi://192.0.2.28", "why not": "dial udp 192.0.2.28:623", "hold": "held by bert (uid 1001)", "recent": "mi3zzzz1-000001", "zone": "Zone dc-a", "rack": "Rack r3", "deviating": "Ready is Unknown for 40s",
+	} {
+		assert.Contains(t, text, want, what)
+	}
+	for _, st := range byUrgency {
+		assert.Contains(t, text, `<span class="c `+st.Name+`"`, "the legend and a cell show %s", st.Name)
+	}
+}
+
+// TestNodeAndRunShow: the same of the pages of a Node and of a run.
+func TestNodeAndRunShow(t *testing.T) {
+	s, _ := pageOf(t, scene(time.Now()), "")
+	for path, wants := range map[string][]string{
+		"node?node=worker-3":     {"RunsInFlight", "below 1", "guards.maxInFlight", ">forbids<", ">passes<", ">not checked yet<", ">waived<", "4c4c4544-0042", "PowerEdge R650", "CipherZero", "hosts.d/workers.yaml:7", "strict assurance", "Zone", "dc-a", "ticket 4711", "4 times", "read 2 of Off"},
+		"node?node=worker-15":    {"Held by bert (uid 1001)", "new disk"},
+		"node?node=worker-9":     {"Blocked: RunsInFlight", "next try"},
+		"run?id=mi42k0z3-4f9a1c": {"no heartbeat for 15 s", "Ready is Unknown for 5m0s", "1. PowerOff", "fenced itself", "fencectl timeline mi42k0z3-4f9a1c -o html", ">4711<", "the Node was deleted"},
+		"run?id=mi42k0z7-4f9a1c": {"anna (uid 1000)", "goal not reached", "PowerOffFailed", "BMCAuth"},
+		"run?id=mi3zzzz1-000001": {"not needed", ">Done<", "after 4m10s"},
+	} {
+		text := get(s, s.path+path, nil).Body.String()
+		for _, want := range wants {
+			assert.Contains(t, text, want, path)
+		}
+	}
+}
+
+// TestOnlyOneCluster: with a cluster, nothing of another is shown.
+func TestOnlyOneCluster(t *testing.T) {
+	s, _ := pageOf(t, scene(time.Now()), "edge")
+	text := get(s, s.path, nil).Body.String()
+	assert.Contains(t, text, "edge")
+	assert.NotContains(t, text, "worker-18")
+	assert.NotContains(t, text, "prod")
+}
+
+// TestUnknownStateIsShown: a daemon that is newer may have one more.
+func TestUnknownStateIsShown(t *testing.T) {
+	d := scene(time.Now())
+	d.nodes[0].State = "Frozen"
+	s, _ := pageOf(t, d, "")
+	assert.Contains(t, get(s, s.path, nil).Body.String(), `class="c Unknown"`)
+}
+
+// TestTimelineFile: a post-mortem is one file, without a script or a link, that shows what the page shows.
+func TestTimelineFile(t *testing.T) {
+	d := scene(noon)
+	for _, runs := range [][]wire.RunRecord{d.runs[:1], d.runs, nil} {
+		var b strings.Builder
+		require.NoError(t, WriteTimeline(&b, "worker-3", wire.Timeline{Runs: runs, Notes: d.notes, Blocked: d.blocked}, &Audit{Entries: []audit.Entry{{Seq: 4711, Message: "the Node was deleted"}}}, noon))
+		text := b.String()
+		sound(t, text, true)
+		assert.NotContains(t, text, "http:")
+		assert.NotContains(t, text, "https:")
+		assert.NotContains(t, text, "url(")
+		assert.Contains(t, text, "ticket 4711")
+		assert.Contains(t, text, "the Node was deleted")
+		if len(runs) > 0 {
+			assert.Contains(t, text, "read Off twice")
+		}
+	}
+}
+
+// many is a cluster of n Nodes.
+func many(n int) *daemon {
+	d := scene(noon)
+	d.nodes = nil
+	for i := range n {
+		d.nodes = append(d.nodes, wire.Node{Cluster: "prod", Node: fmt.Sprintf("node-%05d", i), Zone: fmt.Sprintf("z%d", i/2500), Rack: fmt.Sprintf("r%03d", i/40), State: wire.NodeHealthy,
+			Checks: []string{"MachineHealthCheck ns/workers"}, BMCs: []string{fmt.Sprintf("ipmi://10.0.%d.%d", i/250, i%250)}, Fenceable: wire.FenceableYes})
+	}
+	return d
+}
+
+// TestTenThousandNodes: one that changes is one cell, its legend and the figures, and nothing else is sent.
+func TestTenThousandNodes(t *testing.T) {
+	d := many(10_000)
+	s, _ := pageOf(t, d, "")
+	w := get(s, s.path, nil)
+	require.Equal(t, http.StatusOK, w.Code)
+	sound(t, w.Body.String(), false)
+	first := s.hub.views[place{kind: "overview"}]
+	rev := first.rev
+	d.change(func() { d.nodes[4711].State = wire.NodeUnhealthy })
+	s.hub.snap.at = time.Time{} // as if it were old
+	get(s, s.path, nil)
+	var changed []string
+	bytes := 0
+	list, _, _ := s.hub.since(place{kind: "overview"}, rev)
+	for _, c := range list {
+		bytes += len(c.HTML)
+		switch c.ID {
+		case "s-runs", "link": // an open step goes on, and the time of the read
+		default:
+			changed = append(changed, c.ID)
+		}
+	}
+	assert.Len(t, changed, 3)
+	assert.Contains(t, changed, "s-head")
+	assert.Contains(t, changed, "map-head")
+	assert.Less(t, bytes, 16<<10)
+}
+
+// BenchmarkOverview draws ten thousand Nodes: the first time, and when one of them changed.
+func BenchmarkOverview(b *testing.B) {
+	d := many(10_000)
+	for name, again := range map[string]bool{"first": false, "again": true} {
+		b.Run(name, func(b *testing.B) {
+			ids := newHub(nil, "", nil).ids
+			var old *part
+			for i := 0; b.Loop(); i++ {
+				d.nodes[i%len(d.nodes)].State = wire.NodeUnhealthy
+				p, err := overview(&snapshot{at: noon, status: d.status, nodes: d.nodes}, ids, noon)
+				if err == nil {
+					err = p.follow(old, uint64(i+1))
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				if again {
+					old = p
+				}
+			}
+		})
+	}
+}

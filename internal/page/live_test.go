@@ -1,0 +1,174 @@
+package page
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/pace"
+)
+
+// browser is what a browser does, on a real port.
+type browser struct {
+	t      *testing.T
+	base   string
+	cookie *http.Cookie
+	end    context.CancelFunc
+	ended  chan error
+}
+
+func open(t *testing.T, socket string) *browser {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &browser{t: t, end: cancel, ended: make(chan error, 1)}
+	t.Cleanup(cancel)
+	address := make(chan string, 1)
+	go func() {
+		b.ended <- Serve(ctx, api.New(socket), "", func(a string) error { address <- a; return nil })
+	}()
+	at := <-address
+	first := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp := must.Do(first.Get(at))(t)
+	must.Do(0, resp.Body.Close())(t)
+	b.cookie = resp.Cookies()[0]
+	host, _, _ := strings.Cut(at, "/?")
+	b.base = host + resp.Header.Get("Location")
+	return b
+}
+
+func (b *browser) get(path string) *http.Response {
+	r := must.Do(http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.base+path, http.NoBody))(b.t)
+	r.AddCookie(b.cookie)
+	return must.Do(http.DefaultClient.Do(r))(b.t)
+}
+
+// stream gives what the page is sent, until the test ends: changes, and an element "end" at the end.
+func (b *browser) stream(path string) <-chan change {
+	must.Do(0, b.get(path).Body.Close())(b.t)
+	resp := b.get("live/" + path)
+	b.t.Cleanup(func() { _ = resp.Body.Close() })
+	require.Equal(b.t, "text/event-stream", resp.Header.Get("Content-Type"))
+	all := make(chan change, 1000)
+	go func() {
+		defer close(all)
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 64<<20)
+		for lines.Scan() {
+			if lines.Text() == "event: end" {
+				all <- change{ID: "end"}
+			}
+			data, ok := strings.CutPrefix(lines.Text(), "data: ")
+			var list []change
+			if !ok || json.Unmarshal([]byte(data), &list) != nil {
+				continue
+			}
+			for _, c := range list {
+				all <- c
+			}
+		}
+	}()
+	return all
+}
+
+// await reads changes until one of the element, or of any if that is empty, holds the words.
+func await(t *testing.T, all <-chan change, id, words string) {
+	t.Helper()
+	late := time.After(pace.Hang)
+	for {
+		select {
+		case c, more := <-all:
+			require.True(t, more, "the stream ended before %q was in %s", words, id)
+			if (c.ID == id || id == "") && strings.Contains(c.HTML, words) {
+				return
+			}
+		case <-late:
+			t.Fatalf("%q does not come to %s", words, id)
+		}
+	}
+}
+
+// TestWhatHappensIsSent: an event of the daemon brings what changed to each page that is about it.
+func TestWhatHappensIsSent(t *testing.T) {
+	socket := socketOf(t)
+	d := scene(time.Now())
+	d.serve(t, socket)
+	b := open(t, socket)
+	first, node, run := b.stream(""), b.stream("node?node=worker-3"), b.stream("run?id=mi42k0z3-4f9a1c")
+	await(t, first, "main", "Zone dc-a") // no revision was given: all is sent
+	d.change(func() {
+		d.runs[0].Steps[3].Ended = time.Now()
+		d.runs[0].Steps = append(d.runs[0].Steps, wire.StepRecord{Step: "RestoreNode", Attempt: 1, Started: time.Now(), Course: []string{"labels are back"}})
+		d.status.Runs[0].Step = "RestoreNode"
+		d.nodes[0].State = wire.NodeUnhealthy
+	})
+	await(t, first, "s-runs", "RestoreNode")
+	await(t, node, "s-noderuns", "RestoreNode")
+	await(t, run, "s-run", "labels are back")
+	d.change(func() { d.nodes[0].State = wire.NodeHeld })
+	await(t, first, "", `<li class="cell" id="n3"><span class="c Held"`) // the first zone and rack have 1 and 2
+}
+
+// TestDaemonGoesAndComesBack: the page says that fenced is away, keeps what it shows, and goes on.
+func TestDaemonGoesAndComesBack(t *testing.T) {
+	socket := socketOf(t)
+	d := scene(time.Now())
+	stop := d.serve(t, socket)
+	b := open(t, socket)
+	all := b.stream("")
+	await(t, all, "main", "worker-24")
+	stop()
+	await(t, all, "link", "fenced is away")
+	resp := b.get("")
+	assert.Equal(t, http.StatusOK, resp.StatusCode, "a page that is loaded meanwhile shows what was known last")
+	must.Do(0, resp.Body.Close())(t)
+	resp = b.get("node?node=worker-1")
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	must.Do(0, resp.Body.Close())(t)
+	d.serve(t, socket)
+	await(t, all, "link", ">live<")
+}
+
+// TestRefusedEndsThePage: whoever loses the right to look sees nothing more.
+func TestRefusedEndsThePage(t *testing.T) {
+	socket := socketOf(t)
+	d := scene(time.Now())
+	d.serve(t, socket)
+	b := open(t, socket)
+	all := b.stream("")
+	await(t, all, "main", "worker-24")
+	d.change(func() {
+		d.err = &api.Error{Status: http.StatusForbidden, Code: api.CodeNotAuthorised, Message: "bert (uid 1001) may not look"}
+	})
+	await(t, all, "end", "")
+	err := <-b.ended
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "may not look")
+}
+
+// TestTabsShareReads: many tabs ask the daemon no more often than one.
+func TestTabsShareReads(t *testing.T) {
+	d := scene(noon)
+	s, _ := pageOf(t, d, "")
+	get(s, s.path, nil)
+	s.hub.snap.at = time.Now().Add(time.Hour) // it stays new
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { get(s, s.path, nil) })
+	}
+	all.Wait()
+	assert.Equal(t, 1, d.asked)
+	s.hub.snap.at = time.Time{}
+	get(s, s.path, nil)
+	assert.Equal(t, 2, d.asked)
+}
