@@ -51,7 +51,7 @@ const attacks = `(async () => {
 			within("fetch", async () => { const r = await fetch(page, {credentials: "include"}); return r.ok && await r.text(); }),
 			within("fetch blindly", async () => { await fetch(page, {credentials: "include", mode: "no-cors"}); return ""; }),
 			within("post", async () => { const r = await fetch(page, {method: "POST", credentials: "include", body: "a=b"}); return r.ok && r.status; }),
-			within("events", () => new Promise((yes, no) => { const s = new EventSource(page, {withCredentials: true}); s.onopen = s.onmessage = () => yes("open"); s.onerror = no; })),
+			within("events", () => new Promise((yes, no) => { const s = new EventSource(page, {withCredentials: true}); s.onopen = () => { s.close(); yes("open"); }; s.onerror = () => { s.close(); no(); }; })),
 			within("image", loads("img", (e) => (e.src = page))),
 			within("style", loads("link", (e) => { e.rel = "stylesheet"; e.href = page; })),
 			within("script", loads("script", (e) => (e.src = page))),
@@ -83,6 +83,7 @@ const attacks = `(async () => {
 func attack(t *testing.T, b chrome, from, target, home string) (got []string) {
 	t.Helper()
 	tab := b.open(t)
+	defer tab.close()
 	tab.do(t, chromedp.Navigate(from))
 	path := must.Do(url.Parse(home))(t).Path
 	var pages []string
@@ -131,7 +132,10 @@ func attacked(t *testing.T, b chrome, u ui, home string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			weak := httptest.NewServer(m)
-			defer weak.Close()
+			defer func() {
+				weak.CloseClientConnections() // streams of events
+				weak.Close()
+			}()
 			if _, weakPort, _ := net.SplitHostPort(strings.TrimPrefix(weak.URL, "http://")); m.anyName {
 				target := "http://" + rebindName + ":" + weakPort
 				assert.NotEmpty(t, attack(t, b, target+must.Do(url.Parse(home))(t).Path, target, home))

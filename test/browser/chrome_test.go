@@ -78,7 +78,8 @@ func startChrome(t testing.TB) chrome {
 
 // tab is one tab, with all that it asked for and complained about.
 type tab struct {
-	ctx context.Context
+	ctx   context.Context
+	close context.CancelFunc
 
 	mu        sync.Mutex
 	requests  []string // addresses
@@ -96,7 +97,7 @@ func (c chrome) open(t testing.TB) *tab {
 	ctx, cancel := chromedp.NewContext(c.ctx)
 	t.Cleanup(cancel)
 	require.NoError(t, chromedp.Do(ctx))
-	b := &tab{ctx: ctx}
+	b := &tab{ctx: ctx, close: cancel}
 	require.NoError(t, chromedp.Listen(ctx, b.note))
 	return b
 }
@@ -184,6 +185,7 @@ func jsonOf(t testing.TB, v any) string {
 func cookieOf(t testing.TB, c chrome, address string) *http.Cookie {
 	t.Helper()
 	tab := c.open(t)
+	defer tab.close()
 	tab.do(t, chromedp.Navigate(address))
 	assert.Empty(t, eval[string](t, tab, "document.cookie"))
 	var cookie *http.Cookie
