@@ -17,7 +17,7 @@ var examples = map[string][]string{
 	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
 	"nodes":        {"fencectl nodes", "fencectl nodes --cluster prod -o json"},
 	"plan":         {"fencectl plan", "fencectl plan -w", "fencectl plan --cluster prod -o json"},
-	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide", "fencectl timeline mi42k0z1-4f9a1c -o html > run.html"},
+	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide", "fencectl timeline mi42k0z1-4f9a1c -o html"},
 	"history":      {"fencectl history --since 7d", "fencectl history worker-3", "fencectl history --cluster prod -o json"},
 	"events":       {"fencectl events", "fencectl events --follow -o json"},
 	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},

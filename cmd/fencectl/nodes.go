@@ -13,7 +13,7 @@ import (
 func newNodesCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
-		Short: "list every node: how it is, which check covers it, by which BMC it would be fenced, and whether it could be",
+		Short: "list every node: its state, the checks that cover it, its BMC, and whether it could be fenced",
 		Long: `List every Node: how it is, which checks cover it, which BMC switches its power, and
 whether fenced could fence it now. Machines without a Node are listed if a check covers
 them or if they have a host. So is a Node that fenced has deleted, until its run ends.

@@ -78,7 +78,7 @@ func sound(t *testing.T, text string, file bool) {
 		case "th":
 			assert.Contains(t, []string{"row", "col"}, attribute(n, "scope"))
 		case "table":
-			assert.Equal(t, "region", attribute(n.Parent, "role"))
+			assert.Equal(t, "group", attribute(n.Parent, "role"))
 			assert.NotEmpty(t, attribute(n.Parent, "aria-label")+attribute(n.Parent, "aria-labelledby"))
 		case "svg":
 			assert.Equal(t, "true", attribute(n, "aria-hidden"), "its words stand beside it")

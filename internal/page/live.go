@@ -372,7 +372,7 @@ func (h *hub) keep(p place, d drawing, now time.Time) (view, error) {
 	defer h.mu.Unlock()
 	v, known := h.views[p]
 	if !known {
-		if len(h.views) >= maxViews {
+		if len(h.views) >= maxViews && !h.forgetOne() {
 			return view{}, errTooManyPages
 		}
 		v = &view{changed: make(chan struct{})}
@@ -403,6 +403,19 @@ func (h *hub) keep(p place, d drawing, now time.Time) (view, error) {
 	close(v.changed)
 	v.changed = make(chan struct{})
 	return *v, nil
+}
+
+// forgetOne forgets the view that nobody looks at for the longest time, and reports whether there was one. The caller has the lock.
+func (h *hub) forgetOne() bool {
+	var oldest place
+	found := false
+	for p, v := range h.views {
+		if v.readers == 0 && (!found || v.used.Before(h.views[oldest].used)) {
+			oldest, found = p, true
+		}
+	}
+	delete(h.views, oldest)
+	return found
 }
 
 // attach counts a reader of a place; detach ends that.

@@ -217,6 +217,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return
 	}
+	if strings.HasPrefix(name, "live/") && r.Method == http.MethodHead {
+		http.Error(w, "", http.StatusMethodNotAllowed)
+		return
+	}
 	if strings.HasPrefix(name, "live/") {
 		s.stream(w, r, p)
 		return

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -174,17 +175,24 @@ func TestStreamsAreBounded(t *testing.T) {
 	s.streams.Store(maxStreams)
 	assert.Equal(t, http.StatusServiceUnavailable, get(s, s.path+"live/", nil).Code)
 	assert.EqualValues(t, maxStreams, s.streams.Load())
+	assert.Equal(t, http.StatusMethodNotAllowed, get(s, s.path+"live/", func(r *http.Request) { r.Method = http.MethodHead }).Code, "a stream without a body never ends")
 }
 
 // TestViewsAreBounded: whoever opens page after page does not fill the memory.
 func TestViewsAreBounded(t *testing.T) {
 	s, _ := pageOf(t, scene(noon), "")
 	for i := range maxViews {
-		s.hub.views[place{kind: "node", name: strings.Repeat("x", i+1)}] = &view{}
+		s.hub.views[place{kind: "node", name: strings.Repeat("x", i+1)}] = &view{readers: 1, used: noon.Add(time.Duration(i) * time.Second)}
 	}
 	w := get(s, s.path, nil)
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 	assert.Contains(t, w.Body.String(), errTooManyPages.Error())
+	for _, left := range []string{"xxxx", "xx"} {
+		s.hub.views[place{kind: "node", name: left}].readers = 0
+	}
+	assert.Equal(t, http.StatusOK, get(s, s.path, nil).Code)
+	assert.Len(t, s.hub.views, maxViews)
+	assert.NotContains(t, s.hub.views, place{kind: "node", name: "xx"}, "the one that nobody looks at for the longest time")
 }
 
 // TestServe: the real thing on a real port, from the address to the end.
