@@ -38,22 +38,24 @@ func TestShots(t *testing.T) {
 	home := eval[string](t, tab, "location.href")
 	s.Worker(hungNode).Kubelet.Hang()
 	tab.size(t, 1280, "light")
+	tab.do(t, chromedp.EmulateViewport(1280, 1100))
 	tab.wait(t, fmt.Sprintf(`[...document.querySelectorAll("#s-runs article")].some((run) => run.textContent.includes(%q) &&
 		[...run.querySelectorAll(".reads span")].filter((e) => e.textContent.startsWith("read ")).length === 2)`, hungNode))
-	shoot(t, tab, filepath.Join(dir, "ui.png"))
+	shoot(t, tab, "#main", filepath.Join(dir, "ui.png"))
 	run := s.nodes(t)[hungNode].Run
 	s.await(t, func(n map[string]wire.Node) bool { return n[hungNode].State == wire.NodeHealthy })
-	tab.do(t, chromedp.Navigate(home+"run?id="+run))
-	shoot(t, tab, filepath.Join(dir, "ui-run.png"))
-	tab.do(t, chromedp.Navigate(home+"node?cluster=scene&node="+blockedNode))
+	tab.do(t, chromedp.Navigate(home+"run?id="+run), chromedp.EmulateViewport(1280, 800))
+	shoot(t, tab, "#main", filepath.Join(dir, "ui-run.png"))
 	tab.size(t, 1280, "dark")
-	shoot(t, tab, filepath.Join(dir, "ui-node.png"))
+	tab.do(t, chromedp.Navigate(home), chromedp.EmulateViewport(1280, 640))
+	shoot(t, tab, "#s-map", filepath.Join(dir, "ui-map.png"))
 }
 
-// shoot writes what the window shows as a PNG of few colours.
-func shoot(t *testing.T, b *tab, file string) {
+// shoot writes what the window shows from an element on, as a PNG of few colours.
+func shoot(t *testing.T, b *tab, from, file string) {
 	t.Helper()
-	eval[*bool](t, b, "window.scrollTo(0, 0), new Promise((yes) => requestAnimationFrame(() => requestAnimationFrame(() => yes(null))))")
+	eval[*bool](t, b, fmt.Sprintf(`window.scrollTo(0, document.querySelector(%q).getBoundingClientRect().top + window.scrollY - 70),
+		new Promise((yes) => requestAnimationFrame(() => requestAnimationFrame(() => yes(null))))`, from))
 	shot := must.Do(png.Decode(bytes.NewReader(must.Do(chromedp.Run(b.ctx, chromedp.CaptureScreenshot()))(t))))(t)
 	var out bytes.Buffer
 	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, fewColours(shot)))
