@@ -104,6 +104,12 @@ func TestPagesOfHostileText(t *testing.T) {
 			d := scene(now)
 			snap := &snapshot{at: now, status: d.status, nodes: d.nodes, bmcs: d.bmcs, runs: map[string]wire.RunRecord{d.runs[0].ID: d.runs[0]}}
 			read := nodeRead{explain: d.explain, timeline: wire.Timeline{Runs: d.runs, Notes: d.notes, Blocked: d.blocked}, bmcs: d.bmcs, node: &d.nodes[2], holds: d.status.Clusters[0].Holds}
+			for range fewNodes { // many are drawn without words
+				snap.nodes = append(snap.nodes, d.nodes[0])
+			}
+			if name == "long" {
+				snap.nodes = d.nodes
+			}
 			for _, v := range []any{snap, &read} {
 				overwrite(reflect.ValueOf(v).Elem(), text)
 			}
@@ -177,7 +183,7 @@ func TestOverviewShows(t *testing.T) {
 		"hint": "Hint: write isolation", "version of a line and its next": "find the common cause: fencectl plan --cluster prod", "a run": "run?id=mi42k0z3-4f9a1c", "its bar": "<progress", "first read": "read 1 of Off",
 		"second read": "read 2 of Off", "a held run's next": "fencectl retry worker-7 --reason WHY", "its error": "the BMC refuses user fenced", "blocked": "1 run is open, and guards.maxInFlight is 1",
 		"what ends it": "may pass: fenced tries again by itself", "next": "fencectl explain worker-9", "check": "15 of 20 healthy, 5 not, room for 3 more", "closed": "ShortCircuit", "limit": "at least 51% must be healthy",
-		"bmc": "ipmi://192.0.2.28", "why not": "dial udp 192.0.2.28:623", "hold": "held by bert (uid 1001)", "recent": "mi3zzzz1-000001", "zone": "Zone dc-a", "rack": "Rack r3", "deviating": "Ready is Unknown for 40s",
+		"bmc": "ipmi://192.0.2.28", "why not": "dial udp 192.0.2.28:623", "hold": "held by bert (uid 1001)", "request": "asked by a NodeHealthCheck", "recent": "mi3zzzz1-000001", "zone": "Zone dc-a", "rack": "Rack r3", "deviating": "Ready is Unknown for 40s",
 	} {
 		assert.Contains(t, text, want, what)
 	}

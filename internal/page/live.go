@@ -23,6 +23,7 @@ const (
 	idlePause = 5 * time.Second
 	bmcsPause = 10 * time.Second
 	logPause  = 30 * time.Second // of the audit log, for one run
+	awayPause = 15 * time.Second // of a daemon that is away for longer
 	readShare = 4
 	readTime  = time.Minute // for one answer
 	keepView  = time.Minute // of a page that nobody looks at
@@ -76,17 +77,19 @@ func newHub(client *api.Client, cluster string, refuse context.CancelCauseFunc) 
 		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}, logs: map[string]readLog{}}
 }
 
-// listen wakes the hub with each event of the daemon.
+// listen wakes the hub with each event of the daemon. One that is away is asked less and less often: over ssh, to ask is to
+// log in.
 func (h *hub) listen(ctx context.Context) {
-	for ctx.Err() == nil {
+	for again := readPause; ctx.Err() == nil; again = min(2*again, awayPause) {
 		for _, err := range h.client.Events(ctx, 0) {
 			if err != nil {
 				break
 			}
+			again = readPause
 			h.stir()
 		}
 		h.stir() // the stream broke: is the daemon there?
-		pause(ctx, readPause)
+		pause(ctx, again)
 	}
 }
 
@@ -116,14 +119,18 @@ func (h *hub) run(ctx context.Context) {
 		for _, p := range h.watched() {
 			_, _ = h.look(ctx, p) // what went wrong stands in the page
 		}
-		pause(ctx, max(readPause, (readShare-1)*h.lastRead()))
+		pause(ctx, h.rest())
 	}
 }
 
-func (h *hub) lastRead() time.Duration {
+// rest is how long the daemon is left alone after a read, or after a try.
+func (h *hub) rest() time.Duration {
 	h.reading <- struct{}{}
 	defer func() { <-h.reading }()
-	return h.lasted
+	if !h.away.Since.IsZero() {
+		return min(max(readPause, time.Since(h.away.Since)/2), awayPause)
+	}
+	return max(readPause, (readShare-1)*h.lasted)
 }
 
 // watched are the places that have readers. Views without one are forgotten after a while.

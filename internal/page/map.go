@@ -42,6 +42,23 @@ type cell struct {
 // Name is that of the Node, or of a Machine without one.
 func (c cell) Name() string { return cmp.Or(c.Node, c.Machine) }
 
+// Href is the page of the Node.
+func (c cell) Href() string {
+	if c.Node == "" {
+		return place{"machine", c.Cluster, c.Machine}.address()
+	}
+	return place{"node", c.Cluster, c.Node}.address()
+}
+
+// draw draws a card, or a square where there are many. A square is put together here: for ten thousand, a template takes ten
+// times as long.
+func (c cell) draw() (string, error) {
+	if c.Few {
+		return draw("card", c)
+	}
+	return `<li id="` + c.ID + `"><a class="c ` + text(c.State) + `" id="` + c.ID + `-a" href="` + text(c.Href()) + `" aria-label="` + text(c.Label()) + `">` + text(c.Letter) + "</a></li>\n", nil
+}
+
 // maxWhy bounds what a cell tells of its reason: the page of the Node has it whole.
 const maxWhy = 200
 
@@ -123,7 +140,7 @@ func zoneOf(list []wire.Node, ids *names, whys map[target]why, few, severalClust
 		for j := i; j < end; j++ {
 			c := cellOf(&list[j], ids, whys, few)
 			counts[c.State]++
-			r.parts = append(r.parts, &part{id: c.ID, model: c, draw: func() (string, error) { return draw("cell", c) }})
+			r.parts = append(r.parts, &part{id: c.ID, model: c, draw: c.draw})
 		}
 		z.parts = append(z.parts, r)
 		i = end

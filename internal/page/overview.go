@@ -37,6 +37,7 @@ func overview(s *snapshot, ids *names, now time.Time) (*part, error) {
 		column("right", "w4", d.leaf("s-clusters", "clusters", clustersOf(s.status)), d.leaf("s-checks", "checks", checksOf(s.status))),
 		mapOf(s, ids, &d),
 		d.leaf("s-blocked", "blocked", blockedView{cut(s.status.Blocked), s.status.BlockedMore + over(s.status.Blocked)}),
+		d.leaf("s-requests", "requests", requestsOf(s.status)),
 		d.leaf("s-bmcs", "bmcs", bmcsOf(s)),
 		d.leaf("s-holds", "holds", holdsOf(s.status)),
 		d.leaf("s-recent", "recent", s.status),
@@ -293,6 +294,20 @@ func holdsOf(st wire.Status) (list []holdView) {
 	for _, c := range st.Clusters {
 		for _, h := range c.Holds {
 			list = append(list, holdView{h, c.Name})
+		}
+	}
+	return cut(list)
+}
+
+type requestView struct {
+	wire.RequestStatus
+	Cluster string
+}
+
+func requestsOf(st wire.Status) (list []requestView) {
+	for _, c := range st.Clusters {
+		for _, r := range c.Requests {
+			list = append(list, requestView{r, c.Name})
 		}
 	}
 	return cut(list)

@@ -179,6 +179,7 @@ func scene(now time.Time) *daemon {
 				Checks: []wire.CheckStatus{{Kind: "MachineHealthCheck", Namespace: "ns", Name: "workers", State: "Active", Expected: 20, Healthy: 15, Allowed: true, RemediationsAllowed: 3},
 					{Kind: "NodeHealthCheck", Name: "infra", State: "Active", Expected: 3, Healthy: 1, Reason: "ShortCircuit", Limit: "at least 51% must be healthy"}},
 				Deviating: []wire.TargetStatus{{Node: "worker-12", Verdict: "Unhealthy", Reason: "NodeCondition", Message: "Ready is Unknown for 40s of 5m0s", Since: ago(40)}},
+				Requests:  []wire.RequestStatus{{Kind: "FencedRemediation", Namespace: "ns", Name: "worker-9", Node: "worker-9", Phase: "Pending", Reason: "RunsInFlight", Message: "asked by a NodeHealthCheck", Run: "mi42k0z3-4f9a1c"}},
 				Holds:     []wire.HoldStatus{{Node: "worker-15", By: "bert (uid 1001)", Reason: "new disk, ticket 4711", Since: ago(4000), Until: now.Add(time.Hour)}}},
 			{Name: "edge", Mode: "observe", ViewAgeSeconds: 94, Problem: "the view of the cluster is 94s old", ProblemReason: "StaleView", Next: "journalctl -u fenced", Hint: "write isolation: outOfServiceTaint", Nodes: 0}},
 		Recent: []wire.RecentRun{{ID: "mi3zzzz1-000001", Cluster: "prod", Node: "worker-1", Result: wire.ResultDone, Started: ago(7200), Ended: ago(6950)}}}

@@ -5,6 +5,7 @@
 const live = document.body.dataset.live;
 let rev = document.body.dataset.rev;
 let stream = null;
+let lost = null; // since when fencectl does not answer
 
 // become makes element a what b is, and touches nothing that is the same.
 function become(a, b) {
@@ -62,7 +63,25 @@ function apply(changes) {
   const news = [];
   for (const e of document.querySelectorAll("[data-say]")) if (said.get(e.id) !== e.dataset.say) news.push(e.dataset.say);
   if (news.length) document.getElementById("say").textContent = news.join(" ");
+  find();
   tick();
+}
+
+// find hides the Nodes of the map that lack a word of what is looked for: in the name, the state, the check, the BMC.
+function find() {
+  const field = document.getElementById("find");
+  const zones = document.getElementById("zones");
+  if (!field || !zones) return;
+  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length && !zones.classList.contains("filtered")) return;
+  let found = 0;
+  for (const cell of zones.querySelectorAll("ul.cells > li")) {
+    const text = (cell.textContent + " " + (cell.firstElementChild.getAttribute("aria-label") || "")).toLowerCase();
+    cell.hidden = !words.every((word) => text.includes(word));
+    if (!cell.hidden) found++;
+  }
+  zones.classList.toggle("filtered", words.length > 0);
+  document.getElementById("found").textContent = words.length ? found + " found" : "";
 }
 
 // link shows whether fencectl answers; whether fenced does, the server tells.
@@ -71,6 +90,7 @@ function link(text) {
   e.innerHTML = '<span class="tag bad"></span> <span></span>';
   e.firstElementChild.textContent = "not live";
   e.lastElementChild.textContent = text;
+  document.getElementById("say").textContent = text;
 }
 
 function connect() {
@@ -78,6 +98,7 @@ function connect() {
   const address = new URL(live, location.href);
   address.searchParams.set("rev", rev);
   stream = new EventSource(address);
+  stream.onopen = () => (lost = null);
   stream.onmessage = (e) => {
     rev = e.lastEventId;
     apply(JSON.parse(e.data));
@@ -87,8 +108,12 @@ function connect() {
     link("fencectl ui has ended.");
   });
   stream.onerror = () => {
-    if (stream.readyState === EventSource.CLOSED) link("fencectl ui refuses more. Load the page again.");
-    else link("fencectl ui does not answer, since " + new Date().toLocaleTimeString() + ".");
+    if (stream.readyState === EventSource.CLOSED) {
+      link("fencectl ui refuses more. Load the page again.");
+    } else if (!lost) {
+      lost = new Date();
+      link("fencectl ui does not answer since " + lost.toISOString().slice(0, 19).replace("T", " ") + " UTC.");
+    }
   };
 }
 
@@ -123,6 +148,8 @@ function tell(e) {
   if (cell) document.getElementById("tip").textContent = cell.getAttribute("aria-label");
 }
 
+document.documentElement.classList.add("js");
+document.addEventListener("input", (e) => e.target.id === "find" && find());
 document.addEventListener("mouseover", tell);
 document.addEventListener("focusin", tell);
 // A browser has few connections for one host: a tab that nobody sees gives its own back.
