@@ -54,7 +54,7 @@ func TestShots(t *testing.T) {
 // shoot writes what the window shows from an element on, as a PNG of few colours.
 func shoot(t *testing.T, b *tab, from, file string) {
 	t.Helper()
-	eval[*bool](t, b, fmt.Sprintf(`window.scrollTo(0, document.querySelector(%q).getBoundingClientRect().top + window.scrollY - 70),
+	eval[*bool](t, b, fmt.Sprintf(`window.scrollTo({top: document.querySelector(%q).getBoundingClientRect().top + window.scrollY - 70, behavior: "instant"}),
 		new Promise((yes) => requestAnimationFrame(() => requestAnimationFrame(() => yes(null))))`, from))
 	shot := must.Do(png.Decode(bytes.NewReader(must.Do(chromedp.Run(b.ctx, chromedp.CaptureScreenshot()))(t))))(t)
 	var out bytes.Buffer
