@@ -49,7 +49,7 @@ controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-
 ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold|TestLimitOfACheckCountsTheNodes|TestRunOutlivesTheRequest|TestForgottenNodeMayBeWithdrawn|TestStartsKeepToTheirRate|TestNoRequestWithoutTheNodeLock|TestBrokenMachineSetIsNoHotLoop|TestRunThatBeginsAgainCounts|TestWaitingRunDoesNothing|TestOldOrderIsNotTriedAgain|TestZoneLimitHoldsForRunsThatBeginAgain|TestPausedCheckKeepsARestingRun|TestHoldsOfNodesThatDoNotExist|TestReleaseOfTheMachine|TestRefusalOfARequestIsToldOnce|TestFailedRunsBackOff|TestTemplateLimitsTheRun)
 PURE := ./internal/policy ./internal/remediate
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
-PROGRAMS := ./test/e2e ./test/demo ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
+PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 GOTEST := $(GO) test -vet=off -count=1 -timeout 40m -gcflags='./...=-dwarf=false' -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
 	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -26,20 +25,21 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
+// programs is the directory of the programs; "" before they are built.
+var programs string
+
 // builds are the programs as they are shipped, built once.
 var builds = sync.OnceValues(func() (scene.Programs, error) {
-	dir, err := os.MkdirTemp("", "fenced-browser-")
-	if err != nil {
+	var err error
+	if programs, err = os.MkdirTemp("", "fenced-browser-"); err != nil {
 		return scene.Programs{}, err
 	}
-	return scene.Build(context.Background(), dir, false)
+	return scene.Build(context.Background(), programs, false)
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if p, err := builds(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(p.Fenced))
-	}
+	_ = os.RemoveAll(programs)
 	os.Exit(code)
 }
 
