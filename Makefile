@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench demo bundle rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench demo shots bundle rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -49,7 +49,7 @@ controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-
 ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold|TestLimitOfACheckCountsTheNodes|TestRunOutlivesTheRequest|TestForgottenNodeMayBeWithdrawn|TestStartsKeepToTheirRate|TestNoRequestWithoutTheNodeLock|TestBrokenMachineSetIsNoHotLoop|TestRunThatBeginsAgainCounts|TestWaitingRunDoesNothing|TestOldOrderIsNotTriedAgain|TestZoneLimitHoldsForRunsThatBeginAgain|TestPausedCheckKeepsARestingRun|TestHoldsOfNodesThatDoNotExist|TestReleaseOfTheMachine|TestRefusalOfARequestIsToldOnce|TestFailedRunsBackOff|TestTemplateLimitsTheRun)
 PURE := ./internal/policy ./internal/remediate
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
-PROGRAMS := ./test/e2e ./test/demo ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
+PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 GOTEST := $(GO) test -vet=off -count=1 -timeout 40m -gcflags='./...=-dwarf=false' -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
 	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone
@@ -118,9 +118,9 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the RPM out of its source RPM, the RPM for ARM, and the bundle of the demo (SEED=N repeats)
+once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|BundlePlays)$$' -v ./test/load ./test/bench ./packaging ./test/demo | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -148,6 +148,9 @@ demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CON
 	@echo "building fenced, fencectl and the demo ..."
 	@$(BUILD) ./cmd/fenced ./cmd/fencectl ./test/demo
 	@bin/demo
+
+shots: deps ## draw the pictures of the page of fencectl ui for the documents, from a fence that is on its way
+	FENCED_SHOTS=$(CURDIR)/docs $(GO) test -count=1 -run '^TestShots$$' ./test/browser
 
 bundle: ## pack the demo, fenced, fencectl and a control plane into dist/, to play on a machine without Go
 	$(BUILD) ./cmd/fenced ./cmd/fencectl ./test/demo

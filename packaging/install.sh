@@ -40,7 +40,7 @@ done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
 doc=$prefix/share/doc/fenced
 # All of them, for they link to each other. The examples have another place here than in the source.
-for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/*.svg docs/adr/*.md docs/systems/*.md docs/quickstart/*.md; do
+for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/*.svg docs/*.png docs/adr/*.md docs/systems/*.md docs/quickstart/*.md; do
 	put 0644 "$f" "$doc/$f"
 	sed -i 's,](\(\(\.\./\)*\)configs/,](\1examples/,g' "$dest$doc/$f"
 done

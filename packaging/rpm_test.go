@@ -132,7 +132,7 @@ const pageLine = "-rw-r--r-- root root d /usr/share/doc/fenced/docs/"
 // docPages are the pages of docs and their pictures, by path from here: all of them are shipped.
 func docPages(t *testing.T) []string {
 	t.Helper()
-	all := must.Do(filepath.Glob("../docs/*.svg"))(t)
+	all := append(must.Do(filepath.Glob("../docs/*.svg"))(t), must.Do(filepath.Glob("../docs/*.png"))(t)...)
 	for _, folder := range []string{".", "adr", "systems", "quickstart"} {
 		pages := must.Do(filepath.Glob(filepath.Join("../docs", folder, "*.md")))(t)
 		require.NotEmpty(t, pages, folder)

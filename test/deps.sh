@@ -3,7 +3,8 @@
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
 # goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint and gnupg to check and sign them,
 # dnf and createrepo_c to install them from a repository, debootstrap for another systemd, mandoc to check the man pages, nft to check firewall rules,
-# prometheus with promtool, systemd for its journald, ssh with sshd, and curl. Says nothing and changes nothing when all is there.
+# prometheus with promtool, systemd for its journald, ssh with sshd, curl, and chromium to look at the page of fencectl ui, with axe-core from the npm registry, which finds
+# what a page lacks for screen readers (browser/axe.sh). Says nothing and changes nothing when all is there.
 set -eu
 
 missing=
@@ -35,9 +36,15 @@ need systemd-cat systemd
 need sshd openssh-server
 need ssh openssh-client
 need curl curl
+need chromium chromium
+need npm npm
 # The firmware that a machine without a disk stays in.
 [ -e /usr/share/seabios/bios-256k.bin ] || missing="$missing seabios"
-[ -n "$missing" ] || exit 0
+axe() { "$(dirname "$0")/browser/axe.sh" "${XDG_CACHE_HOME:-$HOME/.cache}/fenced-test"; }
+if [ -z "$missing" ]; then
+	axe
+	exit 0
+fi
 
 if ! command -v apt-get >/dev/null 2>&1; then
 	echo "deps.sh: missing:$missing; this script knows only apt-get, install them by hand" >&2
@@ -74,3 +81,4 @@ if ! install && ! { $sudo apt-get update >"$log" 2>&1 && install; }; then
 fi
 
 echo "deps.sh: installed:$missing"
+axe

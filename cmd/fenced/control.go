@@ -50,16 +50,12 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 			paused++
 			s.PausedReason, s.PausedNext = cs.Paused, cs.Resume
 		}
-		found, err := c.engine.Report(cs.Name)
-		if err != nil { // not seen whole yet, which the cluster's problem says
-			found = policy.Report{}
-		}
+		found, covers, err := c.engine.Coverage(cs.Name) // nothing while the cluster is not seen whole, which its problem says
 		cluster := clusterStatus(cs, found)
 		cluster.Next = nextOfProblem(&cs, c.clusters.kubeconfig(cs.Name))
 		if err == nil && unread == nil {
 			cover := wire.Nodes{Nodes: fleet{cluster: cs.Name, found: found, devices: devices.BMCs}.nodes()}.Cover() // of what checks cover
 			cluster.Cover = &cover
-			covers, _ := c.engine.Coverage(cs.Name) // none while the cluster is not seen whole
 			addSlips(cluster.Checks, covers)
 			gaps = append(gaps, cover.Gaps...)
 		}

@@ -99,13 +99,25 @@ func refusedAccounts(devices []wire.BMC, gaps []wire.NodeGap) (list []wire.Refus
 
 // explainBlocked gives targets that are blocked because a BMC refuses its account the name of that, and where it stands.
 func explainBlocked(list []wire.Blocked, devices []wire.BMC) {
+	type place struct{ cluster, reason, node, machine string } // a Node or a Machine
+	refusing := map[place]*wire.BMC{}                          // the first of each
+	for i := range devices {
+		d := &devices[i]
+		if !refusesAccount(d) {
+			continue
+		}
+		for _, at := range []place{{d.Cluster, d.Reason, d.Node, ""}, {d.Cluster, d.Reason, "", d.Machine}} {
+			if at.node+at.machine != "" && refusing[at] == nil {
+				refusing[at] = d
+			}
+		}
+	}
 	for i := range list {
 		b := &list[i]
-		at := slices.IndexFunc(devices, func(d wire.BMC) bool {
-			return d.Cluster == b.Cluster && d.Reason == b.Reason && refusesAccount(&d) && (d.Node != "" && d.Node == b.Node || d.Machine != "" && d.Machine == b.Machine)
-		})
-		if at >= 0 {
-			b.Next = nextOfAccount(&devices[at])
+		for _, at := range []place{{b.Cluster, b.Reason, "", b.Machine}, {b.Cluster, b.Reason, b.Node, ""}} {
+			if d := refusing[at]; d != nil {
+				b.Next = nextOfAccount(d)
+			}
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (c control) planArmed(ctx context.Context, cluster string) *wire.ClusterPla
 func (c control) Coverage(_ context.Context, cluster string) (wire.Coverage, error) {
 	var out wire.Coverage
 	for _, name := range c.clusterNames(cluster) {
-		covers, err := c.engine.Coverage(name)
+		_, covers, err := c.engine.Coverage(name)
 		if cluster != "" && err != nil {
 			return wire.Coverage{}, apiError(wire.Order{Cluster: cluster}, err)
 		}

@@ -136,15 +136,15 @@ func (o *Objects) Report() (policy.Report, error) {
 	return o.ledger.Report(time.Now()), nil
 }
 
-// Coverage says what every check and budget selects and allows.
-func (o *Objects) Coverage() ([]policy.Coverage, error) {
+// Coverage is Report, with what every check and budget selects and allows.
+func (o *Objects) Coverage() (policy.Report, []policy.Coverage, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.complete {
-		return nil, ErrNotSeen()
+		return policy.Report{}, nil, ErrNotSeen()
 	}
-	snap := o.ledger.Snapshot()
-	return policy.Cover(o.ledger.Report(time.Now()), snap.Checks, snap.Budgets, snap.Nodes), nil
+	found, covers := o.ledger.Coverage(time.Now())
+	return found, covers, nil
 }
 
 // Quorum says why etcd would lose its quorum without the member on a Node, by members that were just

@@ -134,11 +134,11 @@ func (e *Engine) Report(cluster string) (policy.Report, error) {
 	return c.model.Objects.Report()
 }
 
-// Coverage says what every check and budget of one cluster selects and allows.
-func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
+// Coverage is Report, with what every check and budget of one cluster selects and allows.
+func (e *Engine) Coverage(cluster string) (policy.Report, []policy.Coverage, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
-		return nil, err
+		return policy.Report{}, nil, err
 	}
 	return c.model.Objects.Coverage()
 }

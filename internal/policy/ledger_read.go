@@ -19,6 +19,16 @@ func (l *Ledger) Report(now time.Time) Report {
 	return l.report(all, now)
 }
 
+// Coverage returns the report, and what every check and budget selects and allows.
+func (l *Ledger) Coverage(now time.Time) (Report, []Coverage) {
+	r := l.Report(now)
+	budgets := make([]DisruptionBudget, 0, len(l.budgets)) // in the order of the report
+	for _, b := range l.sortedBudgets() {
+		budgets = append(budgets, *b.budget)
+	}
+	return r, Cover(r, l.allChecks(), budgets, l.tables.nodes)
+}
+
 // Acting returns the checks that ask for an action, only with the targets
 // concerned, refused or not.
 func (l *Ledger) Acting(now time.Time) []CheckReport {
@@ -130,11 +140,15 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 // reportBudgets adds the budgets and their use to a report, and returns them in the same order.
 func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
-	for _, b := range slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) }) {
+	for _, b := range l.sortedBudgets() {
 		budgets = append(budgets, *b.budget)
 		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.tables)))
 	}
 	return budgets
+}
+
+func (l *Ledger) sortedBudgets() []*budgetEntry {
+	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) })
 }
 
 // checkReport is the report of a check with some of its targets. Its counters cover all of them.

@@ -1,0 +1,187 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/apiserver"
+	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// programs is the directory of the programs; "" before they are built.
+var programs string
+
+// builds are the programs as they are shipped, built once.
+var builds = sync.OnceValues(func() (scene.Programs, error) {
+	var err error
+	if programs, err = os.MkdirTemp("", "fenced-browser-"); err != nil {
+		return scene.Programs{}, err
+	}
+	return scene.Build(context.Background(), programs, false)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(programs)
+	os.Exit(code)
+}
+
+const policies = `apiVersion: fenced.io/v1alpha1
+kind: FencePolicy
+metadata: {name: workers}
+spec:
+  nodeSelector: {matchLabels: {scene/pool: metal}}
+  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]
+  strategy: PowerCycle
+---
+apiVersion: fenced.io/v1alpha1
+kind: FencePolicy
+metadata: {name: storage}
+spec:
+  nodeSelector: {matchLabels: {scene/pool: storage}}
+  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]
+  limit: 1
+  strategy: PowerCycle
+`
+
+// The Nodes of the stage by what is wrong with them. All others are well.
+const (
+	hungNode    = "node-03"    // it hangs while somebody watches
+	heldNode    = "node-05"    // a person has fenced it and keeps it off
+	muteNode    = "node-06"    // its BMC is dead
+	blockedNode = "storage-01" // it is down, as is the next, and the limit of their check is one
+	alsoBlocked = "storage-02"
+	noCheckNode = "spare-01" // no check covers it
+)
+
+// stage is fenced as it is shipped, over a Kubernetes API in memory and simulated BMCs, in which something of each kind is wrong.
+type stage struct{ *scene.Scene }
+
+// setStage sets the stage with that many Nodes that are well beside those above.
+func setStage(t testing.TB, more int) stage {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("sets a scene, which -short leaves out")
+	}
+	workers := []scene.Spec{
+		{Name: hungNode, Protocol: scene.IPMI}, {Name: heldNode, Protocol: scene.IPMI, Pool: "spare"}, {Name: muteNode, Protocol: scene.IPMI}, {Name: "node-07", Protocol: scene.Redfish},
+		{Name: blockedNode, Protocol: scene.IPMI, Pool: "storage"}, {Name: alsoBlocked, Protocol: scene.IPMI, Pool: "storage"}, {Name: "storage-03", Protocol: scene.IPMI, Pool: "storage"},
+		{Name: noCheckNode, Protocol: scene.IPMI, Pool: "spare"},
+	}
+	for i := range more {
+		workers = append(workers, scene.Spec{Name: fmt.Sprintf("node-%02d", 8+i), Protocol: scene.IPMI})
+	}
+	s, err := scene.New(t.Context(), scene.Options{
+		Programs: must.Do(builds())(t), Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: workers, Policies: map[string]string{"checks.yaml": policies},
+		StandIn: func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) },
+		Set:     []string{"sweep.interval=10s", "power.readTimeout=2s"}, LeaseDuration: 4 * time.Second,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, s.Died())
+		if t.Failed() {
+			t.Logf("the logs are kept in %s; the end of fenced's:\n%s", s.KeepLogs(), s.LogTail(50))
+		}
+		s.Stop()
+	})
+	st := stage{s}
+	for i, w := range s.Workers {
+		st.place(t, w.Name, fmt.Sprintf("zone-%c", 'a'+i%3), fmt.Sprintf("rack-%d", 1+i%6))
+	}
+	must.Do(s.StartDaemon(t.Context()))(t)
+	s.Worker(muteNode).KillBMC()
+	for _, name := range []string{heldNode, blockedNode, alsoBlocked} {
+		s.Worker(name).Kubelet.Hang()
+	}
+	var r scene.Result
+	require.Eventually(t, func() bool { // once the Node is Unknown
+		r = must.Do(s.Fencectl(t.Context(), "fence", heldNode, "--off-only", "--wait", "--yes", "--reason", "the disk fails"))(t)
+		return r.Exit == 0
+	}, patience, time.Second, "%v", text(func() string { return r.Stderr }))
+	st.await(t, func(n map[string]wire.Node) bool {
+		_, _ = s.Fencectl(t.Context(), "bmc", "test", muteNode) // so that nobody waits for the health check
+		return n[heldNode].State == wire.NodeHeld && n[muteNode].State == wire.NodeUnfenceable && n[blockedNode].State == wire.NodeBlocked &&
+			n[alsoBlocked].State == wire.NodeBlocked && n[noCheckNode].State == wire.NodeUncovered && n[hungNode].State == wire.NodeHealthy && n[hungNode].Zone == "zone-a"
+	})
+	return st
+}
+
+// place gives a Node the labels of zone and rack.
+func (s stage) place(t testing.TB, node, zone, rack string) {
+	t.Helper()
+	labels := map[string]string{"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/rack": rack}
+	patch := must.Do(json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}}))(t)
+	must.Do(s.Cluster.Client().CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}))(t)
+}
+
+// nodes are all Nodes by name, as fencectl nodes has them.
+func (s stage) nodes(t testing.TB) map[string]wire.Node {
+	r, err := s.Fencectl(t.Context(), "nodes", "-o", "json")
+	if err != nil {
+		return nil
+	}
+	var all wire.Nodes
+	if json.Unmarshal([]byte(r.Stdout), &all) != nil {
+		return nil
+	}
+	byName := map[string]wire.Node{}
+	for _, n := range all.Nodes {
+		byName[n.Name()] = n
+	}
+	return byName
+}
+
+func (s stage) await(t testing.TB, ok func(map[string]wire.Node) bool) {
+	t.Helper()
+	var last map[string]wire.Node
+	require.Eventually(t, func() bool {
+		last = s.nodes(t)
+		return ok(last)
+	}, patience, 500*time.Millisecond, "%v", text(func() string { return fmt.Sprintf("%+v", last) }))
+}
+
+// text is a message that is made when it is needed.
+type text func() string
+
+func (f text) String() string { return f() }
+
+// ui is a running fencectl ui.
+type ui struct {
+	address string // with the token
+	host    string // 127.0.0.1:PORT
+}
+
+// startUI starts fencectl ui against a socket, until the end of the test.
+func startUI(t testing.TB, socket string) ui {
+	t.Helper()
+	cmd := exec.Command(must.Do(builds())(t).Fencectl, "--socket", socket, "ui", "-o", "json")
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out := must.Do(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		assert.NoError(t, cmd.Wait(), complaints.String())
+	})
+	var told struct{ Address string }
+	require.NoError(t, json.NewDecoder(out).Decode(&told))
+	host, _, _ := strings.Cut(strings.TrimPrefix(told.Address, "http://"), "/")
+	return ui{told.Address, host}
+}
