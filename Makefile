@@ -38,7 +38,7 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 	test/vm/kernel.sh >/dev/null
 
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once; it prints how long each takes
-	CGO_ENABLED=0 $(GO) run ./test/rig/warm
+	$(GO) run $(COMPILE) ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
 # the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in packages without goroutines,
@@ -50,7 +50,9 @@ ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobody
 PURE := ./internal/policy ./internal/remediate
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
-GOTEST := $(GO) test -vet=off -count=1 -timeout 40m -gcflags='./...=-dwarf=false' -ldflags='-s -w'
+# One set of flags for tests, lint and what go run runs: with others, everything here is compiled once more.
+COMPILE := -gcflags=./...=-dwarf=false
+GOTEST := $(GO) test -vet=off -count=1 -timeout 40m $(COMPILE) -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
 	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone
 
@@ -78,9 +80,9 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 
 lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) vet -tags failpoint ./internal/failpoint ./cmd/fenced
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) vet $(COMPILE) ./...
+	$(GO) vet $(COMPILE) -tags failpoint ./internal/failpoint ./cmd/fenced
+	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" $(GO) run $(STATICCHECK) ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked
 	test/vuln/vuln.sh ./...
