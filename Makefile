@@ -38,19 +38,21 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 	test/vm/kernel.sh >/dev/null
 
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager, kubectl and helm once; it prints how long each takes
-	CGO_ENABLED=0 $(GO) run ./test/rig/warm
+	$(GO) run $(COMPILE) ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
 # the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in packages without goroutines,
-# nor in what runs alone: simulations of fenced with a rule broken on purpose, and tests of the engine that live through hours of what others
-# show in minutes; make race, part of the soak, has it nearly everywhere. No result is taken from the cache: go does not see what a test
+# nor in what runs alone: simulations of fenced with a rule broken on purpose, most seeds of the others, and tests of the engine that live
+# through hours of what others show in minutes: no statement of its own packages runs in them alone. make race, part of the soak, has it nearly everywhere. No result is taken from the cache: go does not see what a test
 # builds or runs as a program. Without debugging tables binaries link in a third of the time, and compile a tenth sooner; stack traces do not need them. make lint
 # vets everything once; here each package would be vetted again, with the race detector and without.
-ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold|TestLimitOfACheckCountsTheNodes|TestRunOutlivesTheRequest|TestForgottenNodeMayBeWithdrawn|TestStartsKeepToTheirRate|TestNoRequestWithoutTheNodeLock|TestBrokenMachineSetIsNoHotLoop|TestRunThatBeginsAgainCounts|TestWaitingRunDoesNothing|TestOldOrderIsNotTriedAgain|TestZoneLimitHoldsForRunsThatBeginAgain|TestPausedCheckKeepsARestingRun|TestHoldsOfNodesThatDoNotExist|TestReleaseOfTheMachine|TestRefusalOfARequestIsToldOnce|TestFailedRunsBackOff|TestTemplateLimitsTheRun)
-PURE := ./internal/policy ./internal/remediate
+ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold|TestLimitOfACheckCountsTheNodes|TestRunOutlivesTheRequest|TestForgottenNodeMayBeWithdrawn|TestStartsKeepToTheirRate|TestNoRequestWithoutTheNodeLock|TestBrokenMachineSetIsNoHotLoop|TestRunThatBeginsAgainCounts|TestWaitingRunDoesNothing|TestOldOrderIsNotTriedAgain|TestZoneLimitHoldsForRunsThatBeginAgain|TestPausedCheckKeepsARestingRun|TestHoldsOfNodesThatDoNotExist|TestReleaseOfTheMachine|TestRefusalOfARequestIsToldOnce|TestFailedRunsBackOff|TestTemplateLimitsTheRun|TestBareMetalHostThatHasAppeared|TestGivenUpRequestIsOverWhenTheAttempts|TestDisksThatMovedAreNotIsolated|TestManyRefusalsAreToldAtARate|TestProbesOfLowerAssurance|TestRunsThatEndBeforeTheirNextAttempt|TestSlowAgentFences|TestSlowAgentPowersOn|TestHostThatRegistersUnderAnotherName|TestMaintenanceWindowPauses|TestSpareMachineWithTheName|TestLaterRequestIsOver|TestHoldExpires|TestWaitingRunEndsWhenItsTarget|TestQuarantineIsReleased)
+PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
-GOTEST := $(GO) test -vet=off -count=1 -timeout 40m -gcflags='./...=-dwarf=false' -ldflags='-s -w'
+# One set of flags for tests, lint and what go run runs: with others, everything here is compiled once more.
+COMPILE := -gcflags=./...=-dwarf=false
+GOTEST := $(GO) test -vet=off -count=1 -timeout 40m $(COMPILE) -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
 	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone
 
@@ -58,13 +60,14 @@ test-programs:
 	$(GOTEST) -p 2 $(PROGRAMS)
 
 test-race:
-	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
+	SIM_SEEDS=4 $(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 	$(GOTEST) ./packaging
 
 test-alone:
 	$(GOTEST) -p 1 -run '$(ALONE)' ./internal/engine ./test/sim
+	SIM_FIRST=5 SIM_SEEDS=16 $(GOTEST) -run '^TestSimulation$$' ./test/sim
 	$(GOTEST) -p 1 $(PURE)
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
@@ -77,9 +80,9 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 
 lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) vet -tags failpoint ./internal/failpoint ./cmd/fenced
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) vet $(COMPILE) ./...
+	$(GO) vet $(COMPILE) -tags failpoint ./internal/failpoint ./cmd/fenced
+	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" $(GO) run $(STATICCHECK) ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked
 	test/vuln/vuln.sh ./...

@@ -291,7 +291,7 @@ func TestUnitLetsEveryDriverWork(t *testing.T) {
 		cp "$2/fenced.sysusers" tree/usr/lib/sysusers.d/fenced.conf
 		cp "$2/fenced.service" tree/usr/lib/systemd/system/`, dir, absolute(t, "systemd"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tree/usr/lib/systemd/system/fenced.service.d/sandbox.conf"), []byte(replaced), 0o644))
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "sandbox"), "./sandbox")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "sandbox"), "./sandbox")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	text, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", text)

@@ -27,7 +27,7 @@ import (
 // with that very run. Started again, the killed one leaves the cluster where it is.
 func TestOwnerKilledInMidRun(t *testing.T) {
 	t.Parallel()
-	s := set(t, twoWorkers())
+	s := onStandIn(t, twoWorkers())
 	_, shared := shareEtcd(t, s)
 	ctx := within(t)
 	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
@@ -65,7 +65,7 @@ func TestOwnerKilledInMidRun(t *testing.T) {
 // over, and then goes on: it finds that nothing is its any more. // I19
 func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
 	t.Parallel()
-	s := set(t, twoWorkers())
+	s := onStandIn(t, twoWorkers())
 	_, shared := shareEtcd(t, s)
 	ctx := within(t)
 	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
@@ -94,7 +94,7 @@ func TestEtcdQuorumLostInMidRun(t *testing.T) {
 	t.Parallel()
 	o := twoWorkers()
 	o.Workers = append(o.Workers, scene.Spec{Name: "later", Protocol: scene.IPMI})
-	s := set(t, o)
+	s := onStandIn(t, o)
 	etcd, shared := shareEtcd(t, s)
 	ctx := within(t)
 	only := launchPeer(t, s, "one", shared...)
@@ -312,7 +312,7 @@ func switched(t *testing.T, w *scene.Worker) (offs, ons int) {
 // two drops the cluster while the run is open, whoever carries it out. // I19
 func TestRollingReloadInMidRun(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
 	_, shared := shareEtcd(t, s)
 	ctx := within(t)
 	owner, standby, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))

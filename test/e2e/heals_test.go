@@ -55,7 +55,7 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 // needs to do more than restore the power.
 func TestRackWithoutPower(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{
 			{Name: "fenced", Protocol: scene.IPMI}, {Name: "rack-ipmi", Protocol: scene.IPMI}, {Name: "rack-redfish", Protocol: scene.Redfish},
 			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
@@ -93,7 +93,7 @@ func TestHostRepairedAfterTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	check := scene.Metal("2s")
 	check.NodeStartupTimeout = "20s"
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{{Name: "broken", Protocol: scene.IPMI, Orphan: true}, {Name: "healthy", Protocol: scene.IPMI}},
 		Checks:  []rig.Check{check},
 		Set:     []string{"guards.maxAttempts=1", "power.nodeReadyTimeout=20s"},

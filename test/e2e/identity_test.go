@@ -46,7 +46,7 @@ func TestPowerOfAnotherIsNotTouched(t *testing.T) {
 	for _, m := range misnamed {
 		o.Workers = append(o.Workers, m.Spec)
 	}
-	s := set(t, o)
+	s := onStandIn(t, o)
 	ctx := within(t)
 	pointAt(ctx, t, s, "alias", "ipmi://"+s.Worker("owner").BMC.Addr()) // not the address that owner's entry has
 	must.Do(s.StartDaemon(ctx))(t)
@@ -89,7 +89,7 @@ func TestPowerOfAnotherIsNotTouched(t *testing.T) {
 // that was seen while all was well stays, until a person enrolls the other.
 func TestBareMetalHostThatMoves(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "moved", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
@@ -252,7 +252,7 @@ func TestBareMetalHostLeadsNowhereNear(t *testing.T) { // I10
 // before a run nor in the middle of one.
 func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "before", Protocol: scene.IPMI, Metal3: true}, {Name: "during", Protocol: scene.IPMI, Metal3: true},
 		{Name: "doubled", Protocol: scene.IPMI}, {Name: "victim", Protocol: scene.IPMI},
 	}})
@@ -333,7 +333,7 @@ func TestMachinesThatNeverJoined(t *testing.T) { // I8
 	t.Parallel()
 	check := scene.Metal("2s")
 	check.NodeStartupTimeout, check.MaxUnhealthy = "20s", "100%"
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{
 			{Name: "inspected", Protocol: scene.Redfish, Metal3: true, Serial: "CZJ0A1B2C3"},
 			{Name: "other-serial", Protocol: scene.Redfish, Metal3: true, Serial: "CZJ0A1B2C4"},

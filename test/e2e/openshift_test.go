@@ -139,7 +139,7 @@ func requireNoRun(ctx context.Context, t *testing.T, s *scene.Scene, name string
 // what lets fenced win in TestStockOpenShift.
 func TestOperatorThatIgnoresThePowerLock(t *testing.T) { // I1
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Set: []string{"power.offDeadline=12s"},
 		Workers: []scene.Spec{
 			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
@@ -165,7 +165,7 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 	t.Parallel()
 	check := scene.Metal("2s")
 	check.NodeStartupTimeout = "15s"
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Checks: []rig.Check{check}, BootDelay: 15 * time.Second,
 		Set: []string{"power.nodeReadyTimeout=15s", "power.offDeadline=15s", "power.retryInterval=5s"},
 		Workers: []scene.Spec{

@@ -19,7 +19,7 @@ import (
 // the next start; meanwhile no second fenced can take the state.
 func TestTermInMidRun(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
 	first := must.Do(s.StartDaemon(ctx))(t)
 
@@ -111,7 +111,7 @@ func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
 // and neither cuts the power of its healthy host nor deletes its Node again.
 func TestRestoredState(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Set: []string{"power.offDeadline=20m", "power.readTimeout=1s"},
 		Workers: []scene.Spec{
 			{Name: "open", Protocol: scene.IPMI}, {Name: "ended", Protocol: scene.IPMI}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},

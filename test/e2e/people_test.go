@@ -38,7 +38,7 @@ func switchedOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wor
 // and another is aborted: their hosts are back On and their Nodes were never deleted.
 func TestPeopleStopRuns(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "held", Protocol: scene.IPMI}, {Name: "paused", Protocol: scene.Redfish}, {Name: "aborted", Protocol: scene.IPMI, Metal3: true},
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
@@ -120,7 +120,7 @@ func fencectl(ctx context.Context, t *testing.T, s *scene.Scene, exit int, args 
 // What people order: pause and resume, off and on again.
 func TestPeopleGiveOrders(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "bystander", Protocol: scene.IPMI}, {Name: "ordered", Protocol: scene.Redfish, Metal3: true, SeldomRenews: true},
 	}})
 	ctx := within(t)
@@ -243,7 +243,7 @@ func awaitFencedStatus(ctx context.Context, t *testing.T, s *scene.Scene, is fun
 // is found, with the daemon running and without it. // I24
 func TestAuditLogTellsAndIsProven(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
 		{Name: "hung", Protocol: scene.IPMI},
 		{Name: "ordered", Protocol: scene.Redfish, Metal3: true},
 		{Name: "healthy", Protocol: scene.IPMI},
@@ -423,7 +423,7 @@ func TestSafePath(t *testing.T) {
 // only the steps of this run, with their times.
 func TestPromptsOnATerminal(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Mode: "observe", Set: []string{"guards.quietPeriod=1h"}, Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Mode: "observe", Set: []string{"guards.quietPeriod=1h"}, Workers: []scene.Spec{
 		{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.Redfish},
 	}})
 	ctx := within(t)

@@ -28,7 +28,7 @@ import (
 // The same process ends the run as if nothing had happened.
 func TestReloadInMidRun(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "reloaded", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{{Name: "reloaded", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
 	d := must.Do(s.StartDaemon(ctx))(t)
 	w := s.Worker("reloaded")

@@ -46,7 +46,7 @@ func awaitText(ctx context.Context, t *testing.T, s *scene.Scene, exit int, want
 // has the same, and what people ordered, also after a restart.
 func TestStatusTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Workers: []scene.Spec{
 			{Name: "dead", Protocol: scene.IPMI}, {Name: "silent", Protocol: scene.IPMI},
 			{Name: "well-1", Protocol: scene.IPMI}, {Name: "well-2", Protocol: scene.IPMI},
@@ -105,7 +105,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 	t.Parallel()
 	needDebian(t, "ipmi_sim")
 	metrics := freeAddress(t)
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Set: []string{"sweep.interval=10s", "power.readTimeout=5s", "metrics.listen=" + metrics},
 		Workers: []scene.Spec{
 			{Name: "dies", Protocol: scene.IPMI}, {Name: "open-to-all", Protocol: scene.IPMISim},

@@ -41,6 +41,8 @@ type Options struct {
 	// Dir is the directory in which the control plane makes its own one; the system's temporary
 	// directory if empty.
 	Dir string
+	// pooled is set by a Pool: many control planes share the processors.
+	pooled bool
 }
 
 // ControlPlane is a running etcd, kube-apiserver and kube-controller-manager, and a kube-scheduler
@@ -273,5 +275,9 @@ func (c *ControlPlane) Died() error {
 }
 
 func (c *ControlPlane) run(name string, args []string) (*process, error) {
-	return startProcess(c.dir.path, c.bin[name], args)
+	var env []string
+	if c.opts.pooled {
+		env = append(env, "GOMAXPROCS=1") // most of them wait; several processors cost each an eighth more, in idle threads that look for work
+	}
+	return startProcess(c.dir.path, c.bin[name], args, env...)
 }

@@ -335,7 +335,7 @@ func TestNodeCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
 }
 
 // TestPool: the next borrower finds nothing of the one before, and what that one took away. No control plane whose API server was stopped is lent
-// again.
+// again, and none with other arguments.
 func TestPool(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane, which -short leaves out")
@@ -394,7 +394,12 @@ func TestPool(t *testing.T) {
 	require.NoError(t, second.StartAPIServer(ctx))
 	second.Stop()
 
-	assert.NotEqual(t, dir, borrow(rig.Options{Bare: true}).Dir())
+	restricted := borrow(rig.Options{Bare: true, NoManager: true, NodeRestriction: true})
+	itsDir := restricted.Dir()
+	restricted.Stop()
+	last := borrow(rig.Options{Bare: true, NoManager: true}).Dir()
+	assert.NotEqual(t, dir, last)
+	assert.NotEqual(t, itsDir, last, "an API server with NodeRestriction is lent to who asks for it")
 }
 
 // A client that is killed in the middle of a request leaves it to the API server,

@@ -25,9 +25,9 @@ type process struct {
 	want atomic.Bool   // kill ended the process
 }
 
-// startProcess runs program with args. Its output is appended to name.log in
-// dir, so that a restarted API server has one log.
-func startProcess(dir, program string, args []string) (*process, error) {
+// startProcess runs program with args, and with env in addition to the environment. Its output is appended to
+// name.log in dir, so that a restarted API server has one log.
+func startProcess(dir, program string, args []string, env ...string) (*process, error) {
 	p := &process{name: filepath.Base(program), done: make(chan struct{})}
 	p.log = filepath.Join(dir, p.name+".log")
 	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -38,7 +38,7 @@ func startProcess(dir, program string, args []string) (*process, error) {
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Dir = dir
 	// A control plane of a test runs for a minute: memory costs less than garbage collection.
-	p.cmd.Env = append(os.Environ(), "GOGC=400")
+	p.cmd.Env = append(append(os.Environ(), "GOGC=400"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = f, f
 	// The kernel kills the child when this process ends, even if a test is killed.
 	// Strictly it does so when the thread that started the child ends, and Go ends

@@ -122,7 +122,7 @@ func kernel(t *testing.T) string {
 func initrd(t *testing.T, dir string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "init")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./guest")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", bin, "./guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
