@@ -24,14 +24,14 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench demo bundle rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo bundle rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build bin/fenced, bin/fenced-login and bin/fencectl, static
 	$(BUILD) ./cmd/...
-	$(GO) run ./packaging/sbom $(VERSION) bin/fenced bin/fencectl bin/fenced-login >bin/sbom.cdx.json
+	packaging/tools/run.sh sbom $(VERSION) $$($(GO) env GOARCH) $(CURDIR) >bin/sbom.cdx.json
 
 deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, rpm), and fetch a kernel for a guest
 	test/deps.sh
@@ -61,6 +61,7 @@ test-race:
 	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
+	$(GO) -C packaging/tools test -vet=off -count=1 ./...
 	$(GOTEST) ./packaging
 
 test-alone:
@@ -79,6 +80,7 @@ lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags failpoint ./internal/failpoint ./cmd/fenced
+	$(GO) -C packaging/tools vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked
@@ -140,6 +142,10 @@ golden: ## rewrite what is compared: the golden parts of the policy corpus, the 
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
+
+notices: ## rewrite THIRD_PARTY_NOTICES, the licences of what the programs contain; CI compares it
+	mkdir -p bin
+	packaging/tools/run.sh notices $(CURDIR) >bin/notices.tmp && mv bin/notices.tmp THIRD_PARTY_NOTICES
 
 # In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.
 demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one, of KUBEBUILDER_ASSETS if set; KEEP=1: leave it running; SVG=FILE: draw it)

@@ -38,6 +38,7 @@ for page in fenced.8 fencectl.8 fenced.yaml.5 fenced-policy.5; do
 	put 0644 "docs/man/$page" "$prefix/share/man/man${page##*.}/$page"
 done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
+put 0644 THIRD_PARTY_NOTICES "$prefix/share/licenses/fenced/THIRD_PARTY_NOTICES"
 doc=$prefix/share/doc/fenced
 # All of them, for they link to each other. The examples have another place here than in the source.
 for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/*.svg docs/adr/*.md docs/systems/*.md docs/quickstart/*.md; do

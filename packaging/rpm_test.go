@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -98,6 +99,7 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
 -rw-r--r-- root root l /usr/share/licenses/fenced/LICENSE
+-rw-r--r-- root root l /usr/share/licenses/fenced/THIRD_PARTY_NOTICES
 -rw-r--r-- root root d /usr/share/man/man5/fenced-policy.5
 -rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5
 -rw-r--r-- root root d /usr/share/man/man8/fencectl.8
@@ -224,7 +226,7 @@ func TestRPMForARM(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
-	require.Regexp(t, `"go:GOARCH",\s*"value": "arm64"`, string(text))
+	require.Regexp(t, `"cdx:gomod:build:env:GOARCH",\s*"value": "arm64"`, string(text))
 }
 
 func sh(t *testing.T, script string, args ...string) {
@@ -286,16 +288,26 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 	root := rpmRoot(t)
 	var bom struct {
 		BOMFormat  string
-		Components []struct{ Type, Name, Version, PURL string }
+		Components []struct {
+			Type, Name, Version, PURL string
+			Licenses                  []struct {
+				License    struct{ ID string }
+				Expression string
+			}
+		}
 	}
 	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
 	require.NoError(t, json.Unmarshal(text, &bom))
 	require.Equal(t, "CycloneDX", bom.BOMFormat)
 	listed := map[string]bool{}
+	expression := []string{"Apache-2.0"} // fenced's own
 	for _, c := range bom.Components {
+		require.Len(t, c.Licenses, 1, c.Name)
+		expression = append(expression, strings.Split(c.Licenses[0].License.ID+c.Licenses[0].Expression, " AND ")...)
 		if c.Type == "library" && c.Name != "std" {
-			require.Equal(t, "pkg:golang/"+c.Name+"@"+c.Version, c.PURL)
-			listed[c.PURL] = true
+			purl := "pkg:golang/" + c.Name + "@" + c.Version
+			require.Equal(t, purl+"?goarch="+runtime.GOARCH+"&goos=linux&type=module", c.PURL)
+			listed[purl] = true
 		}
 	}
 	built := map[string]bool{}
@@ -311,6 +323,16 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 		}
 	}
 	require.Equal(t, built, listed)
+	slices.Sort(expression)
+	license := output(t, "rpm", "-qp", "--qf", "%{LICENSE}", rpmFile(t))
+	require.Equal(t, license, strings.Join(slices.Compact(expression), " AND "), "the License line of the spec")
+	require.Contains(t, readFile(t, filepath.Join(root, "usr/share/licenses/fenced/THIRD_PARTY_NOTICES")), "\nLicense: "+license+"\n")
+}
+
+// TestNoticesAreCurrent: whoever changes go.mod has the licences of what is linked then in the packages, and has seen new ones.
+func TestNoticesAreCurrent(t *testing.T) {
+	text, err := exec.Command("tools/run.sh", "notices", "-check", absolute(t, "..")).CombinedOutput()
+	require.NoError(t, err, "%s", text)
 }
 
 // TestRPMLint: what rpmlint says of the package and of the source, but for what the committed filter explains.

@@ -20,7 +20,7 @@ trap 'rm -rf "$top"' EXIT
 # What install.sh takes, from where nobody else builds.
 mkdir -p "$top/src/bin"
 cd "$here/../.."
-cp -R LICENSE README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md configs docs packaging "$top/src/"
+cp -R LICENSE THIRD_PARTY_NOTICES README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md configs docs packaging "$top/src/"
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false"
 ldflags="-s -w -buildid= -X main.version=$version"
 GOARCH=$target go build -ldflags "$ldflags" -o "$top/src/bin/" ./cmd/...
@@ -28,7 +28,7 @@ if [ "$target" != "$native" ]; then # it writes the completions
 	go build -ldflags "$ldflags" -o "$top/native/" ./cmd/fencectl
 	export FENCECTL=$top/native/fencectl
 fi
-go run ./packaging/sbom "$version" "$top"/src/bin/fence* >"$top/src/bin/sbom.cdx.json"
+packaging/tools/run.sh sbom "$version" "$target" "$PWD" >"$top/src/bin/sbom.cdx.json"
 root=$top/root
 "$top/src/packaging/install.sh" "$root" /usr
 install -d -m 0700 "$root/var/lib/fenced"

@@ -23,8 +23,8 @@ ldflags="-s -w -buildid= -X main.version=$version"
 GOARCH=$arch go build -ldflags "$ldflags" -o "$root/usr/libexec/fenced/fenced" ./cmd/fenced
 GOARCH=$arch go build -ldflags "$ldflags" -o "$root/usr/bin/fencectl" ./cmd/fencectl
 ln -s ../libexec/fenced/fenced "$root/usr/bin/fenced"
-go run ./packaging/sbom "$version" "$root/usr/libexec/fenced/fenced" "$root/usr/bin/fencectl" >"$root/usr/share/fenced/sbom.cdx.json"
-cp LICENSE "$root/usr/share/licenses/fenced/"
+packaging/tools/run.sh sbom "$version" "$arch" "$PWD" >"$root/usr/share/fenced/sbom.cdx.json"
+cp LICENSE THIRD_PARTY_NOTICES "$root/usr/share/licenses/fenced/"
 # The names of the package; the numbers are the image's own, and nobody else's on a host.
 printf '%s\n' 'root:x:0:0::/:/' 'fenced:x:65532:65532:Bare-metal fencing daemon:/var/lib/fenced:/' >"$root/etc/passwd"
 printf '%s\n' 'root:x:0:' 'fenced:x:65532:' 'fenced-view:x:65533:' >"$root/etc/group"
