@@ -55,55 +55,56 @@ drwxr-xr-x root root - /usr/share/doc/fenced
 lrwxrwxrwx root root d /usr/share/doc/fenced/LICENSE
 -rw-r--r-- root root d /usr/share/doc/fenced/README.md
 -rw-r--r-- root root d /usr/share/doc/fenced/SECURITY.md
+lrwxrwxrwx root root d /usr/share/doc/fenced/configs
 drwxr-xr-x root root - /usr/share/doc/fenced/docs
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/adr
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/quickstart
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/systems
-drwxr-xr-x root root - /usr/share/doc/fenced/examples
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds
--rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediations.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediationtemplates.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/rbac.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
--rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/grafana
--rw-r--r-- root root d /usr/share/doc/fenced/examples/grafana/fenced.json
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/hosts.d
--rw-r--r-- root root d /usr/share/doc/fenced/examples/hosts.d/example.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/kubernetes
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/evaluate.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/observe.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/protect-nodes.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/release-pods.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/respond.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/templates.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/local-ipmi
--rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/60-fenced-ipmi.rules
--rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/fenced-local-ipmi.conf
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/policies.d
--rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/example.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/fencepolicy.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
--rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/samples
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/cluster-api.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/fencepolicy.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/medik8s.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/openshift.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
--rw-r--r-- root root d /usr/share/doc/fenced/sbom.cdx.json
+drwxr-xr-x root root - /usr/share/fenced
+drwxr-xr-x root root - /usr/share/fenced/crds
+-rw-r--r-- root root - /usr/share/fenced/crds/fenced.io_fencedremediations.yaml
+-rw-r--r-- root root - /usr/share/fenced/crds/fenced.io_fencedremediationtemplates.yaml
+-rw-r--r-- root root - /usr/share/fenced/crds/rbac.yaml
+-rw-r--r-- root root - /usr/share/fenced/fenced-policy.schema.json
+-rw-r--r-- root root - /usr/share/fenced/fenced.yaml
+drwxr-xr-x root root - /usr/share/fenced/grafana
+-rw-r--r-- root root - /usr/share/fenced/grafana/fenced.json
+drwxr-xr-x root root - /usr/share/fenced/hosts.d
+-rw-r--r-- root root - /usr/share/fenced/hosts.d/example.yaml
+drwxr-xr-x root root - /usr/share/fenced/kubernetes
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/evaluate.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/observe.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/protect-nodes.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/release-pods.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/respond.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/templates.yaml
+drwxr-xr-x root root - /usr/share/fenced/local-ipmi
+-rw-r--r-- root root - /usr/share/fenced/local-ipmi/60-fenced-ipmi.rules
+-rw-r--r-- root root - /usr/share/fenced/local-ipmi/fenced-local-ipmi.conf
+drwxr-xr-x root root - /usr/share/fenced/policies.d
+-rw-r--r-- root root - /usr/share/fenced/policies.d/example.yaml
+-rw-r--r-- root root - /usr/share/fenced/policies.d/fencepolicy.yaml
+drwxr-xr-x root root - /usr/share/fenced/prometheus
+-rw-r--r-- root root - /usr/share/fenced/prometheus/fenced.rules.yaml
+-rw-r--r-- root root - /usr/share/fenced/rbac-medik8s.yaml
+-rw-r--r-- root root - /usr/share/fenced/rbac.yaml
+drwxr-xr-x root root - /usr/share/fenced/samples
+-rw-r--r-- root root - /usr/share/fenced/samples/cluster-api.yaml
+-rw-r--r-- root root - /usr/share/fenced/samples/fencepolicy.yaml
+-rw-r--r-- root root - /usr/share/fenced/samples/medik8s.yaml
+-rw-r--r-- root root - /usr/share/fenced/samples/openshift.yaml
+-rw-r--r-- root root - /usr/share/fenced/sbom.cdx.json
+drwxr-xr-x root root - /usr/share/fenced/systemd
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-credentials.conf
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-networks.conf
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
 -rw-r--r-- root root l /usr/share/licenses/fenced/LICENSE
 -rw-r--r-- root root l /usr/share/licenses/fenced/THIRD_PARTY_NOTICES
--rw-r--r-- root root d /usr/share/man/man5/fenced-policy.5
--rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5
--rw-r--r-- root root d /usr/share/man/man8/fencectl.8
--rw-r--r-- root root d /usr/share/man/man8/fenced.8
+-rw-r--r-- root root d /usr/share/man/man5/fenced-policy.5.gz
+-rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5.gz
+-rw-r--r-- root root d /usr/share/man/man8/fencectl.8.gz
+-rw-r--r-- root root d /usr/share/man/man8/fenced.8.gz
 -rw-r--r-- root root - /usr/share/zsh/site-functions/_fencectl
 drwx------ fenced fenced - /var/lib/fenced
 `
@@ -144,7 +145,9 @@ func TestRPMNeedsNoDriver(t *testing.T) {
 	rpm := rpmFile(t)
 	require.Equal(t, "ipmitool\n", output(t, "rpm", "-qp", "--recommends", rpm))
 	require.Equal(t, "fence-agents-all\n", output(t, "rpm", "-qp", "--suggests", rpm))
-	require.NotRegexp(t, "ipmitool|fence-agents", output(t, "rpm", "-qp", "--requires", rpm))
+	requires := output(t, "rpm", "-qp", "--requires", rpm)
+	require.NotRegexp(t, "ipmitool|fence-agents", requires)
+	require.Regexp(t, `(?m)^systemd >= 252$`, requires, "as the Debian package")
 }
 
 func TestRPMScriptlets(t *testing.T) {
@@ -225,7 +228,7 @@ func TestRPMForARM(t *testing.T) {
 		require.Equal(t, elf.EM_AARCH64, f.Machine, program)
 		require.NoError(t, f.Close())
 	}
-	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
+	text := must.Do(os.ReadFile(filepath.Join(root, shareDir, "sbom.cdx.json")))(t)
 	require.Regexp(t, `"cdx:gomod:build:env:GOARCH",\s*"value": "arm64"`, string(text))
 }
 
@@ -241,21 +244,24 @@ func sum(t *testing.T, file string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
-const docDir = "usr/share/doc/fenced"
+const (
+	docDir   = "usr/share/doc/fenced"
+	shareDir = "usr/share/fenced"
+)
 
 // TestLinkedDocumentsAreInThePackage: a host with the package alone has every page that its
 // pages, man pages, examples and units lead to.
 func TestLinkedDocumentsAreInThePackage(t *testing.T) {
 	root := rpmRoot(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	path := regexp.MustCompile(`/usr/share/doc/fenced/[\w./-]*[\w/]`)
+	path := regexp.MustCompile(`/usr/share/(doc/)?fenced/[\w./-]*[\w/]`)
 	followed := 0
-	for _, dir := range []string{docDir, "usr/share/man", "usr/lib/systemd", "etc/fenced"} {
+	for _, dir := range []string{docDir, shareDir, "usr/share/man", "usr/lib/systemd", "etc/fenced"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(file string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
-			text, err := os.ReadFile(file)
+			text, err := exec.Command("zcat", "-f", file).Output()
 			if err != nil {
 				return err
 			}
@@ -296,7 +302,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 			}
 		}
 	}
-	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
+	text := must.Do(os.ReadFile(filepath.Join(root, shareDir, "sbom.cdx.json")))(t)
 	require.NoError(t, json.Unmarshal(text, &bom))
 	require.Equal(t, "CycloneDX", bom.BOMFormat)
 	listed := map[string]bool{}

@@ -30,7 +30,7 @@ if [ "$target" != "$native" ]; then # it writes the completions
 fi
 packaging/tools/run.sh sbom "$version" "$target" "$PWD" >"$top/src/bin/sbom.cdx.json"
 root=$top/root
-"$top/src/packaging/install.sh" "$root" /usr
+ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions "$top/src/packaging/install.sh" "$root" /usr
 install -d -m 0700 "$root/var/lib/fenced"
 install -m 0644 LICENSE "$root/usr/share/doc/fenced/copyright"
 # dpkg knows no owners by name here: postinst gives the group what is its own.

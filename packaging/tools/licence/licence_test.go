@@ -13,7 +13,7 @@ const (
 	bsd3 = bsd2 + " Neither the name of X may be used to endorse or promote products"
 )
 
-func TestIdentify(t *testing.T) {
+func TestLicencesAreKnown(t *testing.T) {
 	for text, want := range map[string][]string{
 		mit: {"MIT"}, bsd2: {"BSD-2-Clause"}, bsd3: {"BSD-3-Clause"},
 		mit + " " + bsd3: {"BSD-3-Clause", "MIT"},
