@@ -163,7 +163,7 @@ rpm: ## build the RPM and the source RPM into dist/ (RPM_TARGET=aarch64, RPM_SIG
 deb: ## build the Debian package into dist/ (DEB_TARGET=arm64)
 	packaging/deb/build.sh $(VERSION) dist
 
-image: ## build an OCI image layout of the static programs as dist/image (IMAGE_ARCH=arm64)
+image: ## build an OCI image layout of the static programs as dist/image (IMAGE_ARCH="amd64 arm64")
 	rm -rf dist/image
 	packaging/image/build.sh $(VERSION) dist/image
 

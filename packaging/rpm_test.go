@@ -418,26 +418,60 @@ func debFile(t *testing.T) string {
 	return path
 }
 
-// TestDebHoldsWhatTheRPMHolds: one script installs both.
+// debOnly is what the Debian package has, and the RPM has not.
+const debOnly = `
+-rw-r--r-- /usr/share/doc/fenced/changelog.gz
+-rw-r--r-- /usr/share/doc/fenced/copyright
+-rw-r--r-- /usr/share/lintian/overrides/fenced
+-rw-r--r-- /usr/share/zsh/vendor-completions/_fencectl
+`
+
+// TestDebHoldsWhatTheRPMHolds: the same files with the same modes. They are root's; postinst gives them to whom the RPM gives them.
 func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 	deb := debFile(t)
-	var got, packagedPages []string
-	for _, line := range lines(output(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -tf -`, "sh", deb)) {
-		if path := strings.TrimSuffix(strings.TrimPrefix(line, "."), "/"); path != "" {
-			got = append(got, path)
+	var want, chowned []string
+	above := map[string]bool{"/": true}
+	for _, line := range lines(packaged) {
+		f := strings.Fields(line)
+		if f[4] == "/usr/share/zsh/site-functions/_fencectl" {
+			continue
+		}
+		want = append(want, f[0]+" "+f[4])
+		if f[1] != "root" || f[2] != "root" {
+			chowned = append(chowned, fmt.Sprintf("[ ! -e %[3]s ] || chown -h %[1]s:%[2]s %[3]s", f[1], f[2], f[4]))
+		}
+		for dir := filepath.Dir(f[4]); dir != "/"; dir = filepath.Dir(dir) {
+			above[dir] = true
 		}
 	}
 	for _, page := range docPages(t) {
-		packagedPages = append(packagedPages, "/usr/share/doc/fenced/"+strings.TrimPrefix(page, "../"))
+		want = append(want, "-rw-r--r-- /usr/share/doc/fenced/"+strings.TrimPrefix(page, "../"))
 	}
-	for _, line := range append(lines(packaged), packagedPages...) {
-		path := line[strings.LastIndex(line, " ")+1:]
-		assert.Contains(t, got, path)
-		got = slices.DeleteFunc(got, func(p string) bool { return p == path || strings.HasPrefix(path, p+"/") })
+	want = append(want, lines(debOnly)...)
+	above["/usr/share/zsh"], above["/usr/share/zsh/vendor-completions"], above["/usr/share/lintian"], above["/usr/share/lintian/overrides"] = true, true, true, true
+	var got []string
+	for _, line := range lines(output(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -tvf -`, "sh", deb)) {
+		f := strings.Fields(line)
+		require.Equal(t, "root/root", f[1], line)
+		entry := f[0] + " " + strings.TrimSuffix(strings.TrimPrefix(f[5], "."), "/")
+		if slices.Contains(want, entry) || !above[strings.TrimPrefix(entry, "drwxr-xr-x ")] {
+			got = append(got, entry)
+		}
 	}
-	assert.Equal(t, []string{"/usr/share/doc/fenced/copyright"}, got, "files that the RPM has not")
+	assert.ElementsMatch(t, want, got)
+	assert.Contains(t, output(t, "dpkg-deb", "--info", deb, "postinst"), "\n"+strings.Join(chowned, "\n")+"\n")
 	assert.Equal(t, "/etc/fenced/fenced.yaml\n", output(t, "dpkg-deb", "--info", deb, "conffiles"))
 	assert.Regexp(t, `(?m)^Depends: systemd \(>= 252\)$`, output(t, "dpkg-deb", "--info", deb, "control"))
+}
+
+// TestLintian: what lintian says of the package, but for what its committed overrides explain.
+func TestLintian(t *testing.T) {
+	deb := debFile(t)
+	need(t, "lintian", "lintian")
+	// The tests' package is not compressed.
+	text, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", "--suppress-tags", "uses-no-compression-for-data-tarball", deb).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Empty(t, string(text))
 }
 
 func TestDebIsReproducible(t *testing.T) {

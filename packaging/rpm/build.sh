@@ -38,9 +38,8 @@ packaging/tools/run.sh sbom "$version" amd64 "$src" >"$src/sbom/x86_64.cdx.json"
 packaging/tools/run.sh sbom "$version" arm64 "$src" >"$src/sbom/aarch64.cdx.json"
 (cd "$src" && go mod vendor)
 
-# rpm takes midnight of the newest change as the time of everything, also where somebody rebuilds the source RPM.
-day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
-SOURCE_DATE_EPOCH=$(date -d "$day 00:00" +%s)
+# rpm takes midnight of the newest change as the time of everything, also where somebody rebuilds the source RPM; so no other time is taken here.
+SOURCE_DATE_EPOCH=$(env -u SOURCE_DATE_EPOCH packaging/epoch.sh)
 export SOURCE_DATE_EPOCH
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
 	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
