@@ -1,7 +1,7 @@
 # fenced: power fencing for bare-metal Kubernetes. `make help` lists the targets.
 SHELL := /bin/bash
 GO ?= go
-VERSION ?= 0.1.0
+VERSION ?= $(shell packaging/project.sh version)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # The trace pages of gRPC, which nothing here serves, call methods by names that the linker cannot know: with them it keeps all methods,
 # and the daemon is half as large again. packaging/ and test/scene build with the same tag.
@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo bundle rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -120,9 +120,9 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the RPM out of its source RPM, the RPM for ARM, and the bundle of the demo (SEED=N repeats)
+once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the RPM out of its source RPM, the RPM for ARM, a release made twice, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|BundlePlays)$$' -v ./test/load ./test/bench ./packaging ./test/demo | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|BundlePlays)$$' -v ./test/load ./test/bench ./packaging ./test/demo | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -166,6 +166,9 @@ deb: ## build the Debian package into dist/ (DEB_TARGET=arm64)
 image: ## build an OCI image layout of the static programs as dist/image (IMAGE_ARCH="amd64 arm64")
 	rm -rf dist/image
 	packaging/image/build.sh $(VERSION) dist/image
+
+release: ## all files of a release in dist/release: packages, images, tarballs, sums, bills of materials and provenance, signed (RELEASE_KEY=NAME); see docs/releasing.md
+	packaging/release.sh dist/release
 
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Builds the Debian package: [DEB_TARGET=arm64] build.sh VERSION OUTDIR. It installs the same files as the RPM, by the same install.sh and
+# Builds the Debian package: [DEB_TARGET=arm64] [DEB_TARBALL=FILE] build.sh VERSION OUTDIR. DEB_TARBALL is for a tarball, out of which
+# packaging/install.sh installs on any Linux. It installs the same files as the RPM, by the same install.sh and
 # the same list of files; nfpm packs them. The same tree gives the same bytes. DEB_COMPRESS=none saves the tests time.
 set -euo pipefail
 umask 022
@@ -28,19 +29,27 @@ if [ "$target" != "$native" ]; then # it writes the completions
 	export FENCECTL=$top/native/fencectl
 fi
 packaging/tools/run.sh sbom "$version" "$target" "$PWD" >"$top/src/bin/sbom.cdx.json"
+epoch=$(packaging/epoch.sh)
+if [ -n "${DEB_TARBALL:-}" ]; then
+	name=$(basename "$DEB_TARBALL" .tar.gz)
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$epoch" --transform "s,^\.,$name,S" --exclude='*_test.go' -C "$top/src" -cf - \
+		./bin ./LICENSE ./THIRD_PARTY_NOTICES ./README.md ./CHANGELOG.md ./SECURITY.md ./CONTRIBUTING.md ./configs ./docs \
+		./packaging/install.sh ./packaging/systemd ./packaging/local-ipmi | gzip -9n >"$DEB_TARBALL"
+fi
 root=$top/root
 ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions "$top/src/packaging/install.sh" "$root" /usr
 install -d -m 0700 "$root/var/lib/fenced"
 
 # What Debian asks of a package beside: who may copy what, what changed, and what of lintian's complaints is meant.
-epoch=$(packaging/epoch.sh) doc=$root/usr/share/doc/fenced
-maintainer=$(sed -n 's/^maintainer: //p' "$here/nfpm.yaml")
+doc=$root/usr/share/doc/fenced
+MAINTAINER=$(packaging/project.sh maintainer)
+export MAINTAINER
 {
 	cat "$here/copyright"
 	cat THIRD_PARTY_NOTICES
 } >"$doc/copyright"
 printf 'fenced (%s) unstable; urgency=medium\n\n  * This version. CHANGELOG.md in this directory says what is new.\n\n -- %s  %s\n' \
-	"$version" "$maintainer" "$(date -Rd "@$epoch")" | gzip -9n >"$doc/changelog.gz"
+	"$version" "$MAINTAINER" "$(date -Rd "@$epoch")" | gzip -9n >"$doc/changelog.gz"
 install -Dm 0644 "$here/lintian-overrides" "$root/usr/share/lintian/overrides/fenced"
 mkdir -p "$out"
 packaging/tools/run.sh deb "$version" "$target" "$epoch" "${DEB_COMPRESS:-xz}" "$root" "$PWD/packaging/files" "$here/nfpm.yaml" "$out/fenced_${version}_$target.deb"

@@ -44,10 +44,11 @@ export SOURCE_DATE_EPOCH
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
 	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
 # Who rebuilds the source RPM names no version.
-sed "s/^%{!?fenced_version: .*/%{!?fenced_version: %global fenced_version $version}/" packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
+sed "s/@VERSION@/$version/; s/@DAY@/$(date -d "@$SOURCE_DATE_EPOCH" '+%a %b %d %Y')/; s/@MAINTAINER@/$(packaging/project.sh maintainer | sed 's,[/&],\\&,g')/" \
+	packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
 touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
 
-rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \
+rpmbuild --quiet --define "_topdir $top" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \
 	--target "${RPM_TARGET:-$(uname -m)}" -ba "$top/SPECS/fenced.spec"
 find "$top/RPMS" "$top/SRPMS" -name '*.rpm' -exec cp -v {} "$out/" \;
 if [ -n "${RPM_SIGN_KEY:-}" ]; then

@@ -9,7 +9,9 @@ require (
 	github.com/go-git/go-git/v5 v5.16.4
 	github.com/google/go-containerregistry v0.22.1
 	github.com/goreleaser/nfpm/v2 v2.45.0
+	github.com/in-toto/attestation v1.2.0
 	github.com/rs/zerolog v1.34.0
+	google.golang.org/protobuf v1.36.11
 )
 
 require (
