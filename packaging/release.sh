@@ -22,6 +22,7 @@ if [ -z "${RELEASE_TRIAL:-}" ]; then
 	[ "$(ask rev-parse -q --verify "refs/tags/v$version^{commit}")" = "$commit" ] || die "this commit has not the tag v$version; see docs/releasing.md"
 	[ -n "$key" ] || die "RELEASE_KEY names no key; gpg --list-secret-keys shows those that gpg has"
 fi
+[ -z "$key" ] || gpg --list-secret-keys "$key" >/dev/null || die "gpg has no secret key '$key'"
 packaging/tools/run.sh notices -check "$PWD"
 for arch in x86_64 aarch64; do
 	RPM_SIGN_KEY='' RPM_TARGET=$arch packaging/rpm/build.sh "$version" "$out"
@@ -34,9 +35,4 @@ top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 IMAGE_ARCH="amd64 arm64" packaging/image/build.sh "$version" "$top/image"
 tar --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$(packaging/epoch.sh)" -C "$top/image" -cf "$out/fenced-$version-image.oci.tar" .
-
-# A signature is of what users check: rpm checks those of the RPMs, all others the list of sums.
-[ -z "$key" ] || packaging/rpm/sign.sh "$key" "$out"/*.rpm
-packaging/tools/run.sh provenance "$version" "$commit" "$out"/fenced* >"$out/provenance.intoto.json"
-(cd "$out" && sha256sum -- * >"$top/SHA256SUMS" && cp "$top/SHA256SUMS" .)
-[ -z "$key" ] || gpg --batch --yes --local-user "$key" --armor --detach-sign "$out/SHA256SUMS"
+packaging/seal.sh "$out" "$version" "$commit" ${key:+"$key"}

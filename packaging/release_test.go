@@ -55,6 +55,52 @@ func TestOneFileSaysWhoReleases(t *testing.T) {
 	require.Equal(t, []string{"./project"}, lines(string(found)))
 }
 
+// TestReleaseIsSigned: the key signs each RPM and the list of sums; the list and the provenance are of the signed files, and another byte
+// is noticed.
+func TestReleaseIsSigned(t *testing.T) {
+	built := rpmFile(t)
+	need(t, "gpg", "gnupg")
+	need(t, "rpmsign", "rpm")
+	dir := t.TempDir()
+	makeKey(t, dir)
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	sh(t, `mkdir "$1/release" && cp "$2" "$1/release/fenced.rpm" && echo some >"$1/release/fenced.deb" && ./seal.sh "$1/release" 1.2.3 "$3" test@fenced.invalid`, dir, built, commit)
+	release := filepath.Join(dir, "release")
+	checked := func() error {
+		return exec.Command("sh", "-ec", `cd "$1/release" && gpg --verify SHA256SUMS.asc SHA256SUMS && sha256sum --strict -c SHA256SUMS && rpm --dbpath "$1/keys" -D "_pkgverify_level all" -K fenced.rpm`,
+			"sh", dir).Run()
+	}
+	require.NoError(t, checked())
+	names, statement := provenance(t, release)
+	require.ElementsMatch(t, []string{"fenced.rpm", "fenced.deb"}, names)
+	require.Contains(t, statement, commit)
+	require.NotEqual(t, sum(t, built), sum(t, filepath.Join(release, "fenced.rpm")))
+	for _, file := range []string{"fenced.deb", "provenance.intoto.json", "SHA256SUMS"} {
+		sh(t, `cp "$1" "$1.was" && echo >>"$1"`, filepath.Join(release, file))
+		require.Error(t, checked(), file)
+		sh(t, `mv "$1.was" "$1"`, filepath.Join(release, file))
+	}
+	require.NoError(t, checked())
+}
+
+// provenance returns the names in the provenance of a release, whose sums are those of the files, and its text.
+func provenance(t *testing.T, release string) (names []string, text string) {
+	t.Helper()
+	text = readFile(t, filepath.Join(release, "provenance.intoto.json"))
+	var statement struct {
+		Subject []struct {
+			Name   string
+			Digest map[string]string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &statement))
+	for _, s := range statement.Subject {
+		names = append(names, s.Name)
+		assert.Equal(t, sum(t, filepath.Join(release, s.Name)), s.Digest["sha256"], s.Name)
+	}
+	return names, text
+}
+
 // TestReleaseTwice makes all files of a release twice, in different surroundings: the bytes are the same, and the sums, the provenance and the
 // index of the image say what is there.
 func TestReleaseTwice(t *testing.T) {
@@ -73,18 +119,7 @@ func TestReleaseTwice(t *testing.T) {
 	output(t, "diff", "-r", first, second)
 	sh(t, `cd "$1" && sha256sum --strict --quiet -c SHA256SUMS`, first)
 
-	var statement struct {
-		Subject []struct {
-			Name   string
-			Digest map[string]string
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(readFile(t, filepath.Join(first, "provenance.intoto.json"))), &statement))
-	var names []string
-	for _, s := range statement.Subject {
-		names = append(names, s.Name)
-		assert.Equal(t, sum(t, filepath.Join(first, s.Name)), s.Digest["sha256"], s.Name)
-	}
+	names, _ := provenance(t, first)
 	assert.ElementsMatch(t, []string{
 		"fenced-0.1.0-1.aarch64.rpm", "fenced-0.1.0-1.src.rpm", "fenced-0.1.0-1.x86_64.rpm", "fenced_0.1.0_amd64.deb", "fenced_0.1.0_arm64.deb",
 		"fenced-0.1.0-image.oci.tar", "fenced-0.1.0-linux-amd64.tar.gz", "fenced-0.1.0-linux-arm64.tar.gz", "fenced-0.1.0-amd64.cdx.json", "fenced-0.1.0-arm64.cdx.json",

@@ -364,6 +364,16 @@ func TestManPagesAreUnderstood(t *testing.T) {
 	require.Empty(t, string(text))
 }
 
+// makeKey makes a throw-away key of gpg below dir, which the rpm with the database dir/keys knows.
+func makeKey(t *testing.T, dir string) {
+	t.Helper()
+	t.Setenv("GNUPGHOME", filepath.Join(dir, "gnupg"))
+	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "gpg-agent").Run() }) // it would outlive the test
+	sh(t, `mkdir -m 0700 "$GNUPGHOME" "$1/keys"
+		gpg --batch --quiet --passphrase "" --quick-generate-key "Test <test@fenced.invalid>" rsa2048 sign never
+		gpg --batch --export --armor test@fenced.invalid >"$1/key" && rpm --dbpath "$1/keys" --import "$1/key"`, dir)
+}
+
 // TestRPMIsSigned signs a copy with a throw-away key: where signatures are required, rpm takes
 // it, and neither the unsigned one nor one with another byte.
 func TestRPMIsSigned(t *testing.T) {
@@ -371,13 +381,9 @@ func TestRPMIsSigned(t *testing.T) {
 	need(t, "gpg", "gnupg")
 	need(t, "rpmsign", "rpm")
 	dir := t.TempDir()
-	t.Setenv("GNUPGHOME", filepath.Join(dir, "gnupg"))
+	makeKey(t, dir)
 	signed := filepath.Join(dir, "signed.rpm")
-	sh(t, `mkdir -m 0700 "$GNUPGHOME" "$1/keys" && cp "$2" "$1/signed.rpm" && cp "$2" "$1/plain.rpm"
-		gpg --batch --quiet --passphrase "" --quick-generate-key "Test <test@fenced.invalid>" rsa2048 sign never
-		gpg --batch --export --armor test@fenced.invalid >"$1/key" && rpm --dbpath "$1/keys" --import "$1/key"
-		rpm/sign.sh test@fenced.invalid "$1/signed.rpm"`, dir, built)
-	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "gpg-agent").Run() }) // it would outlive the test
+	sh(t, `cp "$2" "$1/signed.rpm" && cp "$2" "$1/plain.rpm" && rpm/sign.sh test@fenced.invalid "$1/signed.rpm"`, dir, built)
 	verify := func(file string) (string, error) {
 		text, err := exec.Command("rpm", "--dbpath", filepath.Join(dir, "keys"), "-D", "_pkgverify_level all", "-Kv", file).CombinedOutput()
 		return string(text), err
