@@ -24,7 +24,8 @@ if [ -z "${RELEASE_TRIAL:-}" ]; then
 fi
 [ -z "$key" ] || gpg --list-secret-keys "$key" >/dev/null || die "gpg has no secret key '$key'"
 packaging/tools/run.sh notices -check "$PWD"
-for arch in x86_64 aarch64; do
+# The last one leaves its source RPM, whose header names the architecture.
+for arch in aarch64 x86_64; do
 	RPM_SIGN_KEY='' RPM_TARGET=$arch packaging/rpm/build.sh "$version" "$out"
 done
 for arch in amd64 arm64; do
