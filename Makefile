@@ -1,7 +1,7 @@
 # fenced: power fencing for bare-metal Kubernetes. `make help` lists the targets.
 SHELL := /bin/bash
 GO ?= go
-VERSION ?= 0.1.0
+VERSION ?= $(shell packaging/project.sh version)
 LDFLAGS = -s -w -X main.version=$(VERSION) -X main.revision=$(shell packaging/revision.sh)
 # The trace pages of gRPC, which nothing here serves, call methods by names that the linker cannot know: with them it keeps all methods,
 # and the daemon is half as large again. packaging/ and test/scene build with the same tag.
@@ -24,14 +24,14 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench demo shots bundle rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build bin/fenced, bin/fenced-login and bin/fencectl, static
 	$(BUILD) ./cmd/...
-	$(GO) run ./packaging/sbom $(VERSION) bin/fenced bin/fencectl bin/fenced-login >bin/sbom.cdx.json
+	packaging/tools/run.sh sbom $(VERSION) $$($(GO) env GOARCH) $(CURDIR) >bin/sbom.cdx.json
 
 deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, rpm), and fetch a kernel for a guest
 	test/deps.sh
@@ -63,6 +63,7 @@ test-race:
 	SIM_SEEDS=4 $(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
+	$(GO) -C packaging/tools test -vet=off -count=1 ./...
 	$(GOTEST) ./packaging
 
 test-alone:
@@ -82,6 +83,7 @@ lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
 	$(GO) vet $(COMPILE) ./...
 	$(GO) vet $(COMPILE) -tags failpoint ./internal/failpoint ./cmd/fenced
+	$(GO) -C packaging/tools vet ./...
 	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" $(GO) run $(STATICCHECK) ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked
@@ -121,9 +123,9 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, and the bundle of the demo (SEED=N repeats)
+once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/demo ./test/browser | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -146,6 +148,10 @@ golden: ## rewrite what is compared: the golden parts of the policy corpus, the 
 	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms|TestWhereFencedStands)$$' -update
 	$(GO) test ./test/chart -run '^TestKustomizeIsTheChart$$' -update
 
+notices: ## rewrite THIRD_PARTY_NOTICES, the licences of what the programs contain; CI compares it
+	mkdir -p bin
+	packaging/tools/run.sh notices $(CURDIR) >bin/notices.tmp && mv bin/notices.tmp THIRD_PARTY_NOTICES
+
 # In one command with the flags of the shipped programs, so that what they share is compiled once, and both cores link.
 demo: ## fence a hung node on a Kubernetes API in memory, and bring it back (CONTROLPLANE=real: on a real one, of KUBEBUILDER_ASSETS if set; KEEP=1: leave it running; SVG=FILE: draw it)
 	@echo "building fenced, fencectl and the demo ..."
@@ -165,9 +171,12 @@ rpm: ## build the RPM and the source RPM into dist/ (RPM_TARGET=aarch64, RPM_SIG
 deb: ## build the Debian package into dist/ (DEB_TARGET=arm64)
 	packaging/deb/build.sh $(VERSION) dist
 
-image: ## build an OCI image layout of the static programs as dist/image (IMAGE_ARCH=arm64)
+image: ## build an OCI image layout of the static programs as dist/image (IMAGE_ARCH="amd64 arm64")
 	rm -rf dist/image
 	packaging/image/build.sh $(VERSION) dist/image
+
+release: ## all files of a release in dist/release: packages, images, tarballs, sums, bills of materials and provenance, signed (RELEASE_KEY=NAME); see docs/releasing.md
+	packaging/release.sh dist/release
 
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"

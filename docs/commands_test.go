@@ -344,7 +344,7 @@ func TestDocumentedKubectlIsUnderstood(t *testing.T) {
 				}
 				seen[command] = true
 				assert.NoError(t, understands(command), "%s: kubectl %s", file, command)
-				for _, example := range regexp.MustCompile(`/usr/share/doc/fenced/examples/(\S+)`).FindAllStringSubmatch(command, -1) {
+				for _, example := range regexp.MustCompile(`/usr/share/fenced/(\S+)`).FindAllStringSubmatch(command, -1) {
 					_, err := os.Stat(filepath.Join("../configs", example[1]))
 					assert.NoError(t, err, "%s: kubectl %s", file, command)
 				}

@@ -28,7 +28,7 @@ func simulate(t *testing.T, args ...string) string {
 
 // TestREADMEShowsWhatSimulatePrints: the output in the README is that of the command above it, but for the time.
 func TestREADMEShowsWhatSimulatePrints(t *testing.T) {
-	const installed = "/usr/share/doc/fenced/examples/samples/"
+	const installed = "/usr/share/fenced/samples/"
 	m := regexp.MustCompile(`(?m)^    fencectl simulate --objects ` + installed + `(\S+)\n\n((?:    .*\n|\n)+)`).FindStringSubmatch(documents(t)["../README.md"])
 	require.NotNil(t, m, "the README has no such command")
 	clock := regexp.MustCompile(`^evaluated at \S+`)

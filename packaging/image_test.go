@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,21 +168,31 @@ func unpackImage(t *testing.T, image, root string) {
 		require.Equal(t, digest, "sha256:"+sum(t, path))
 		return path
 	}
-	type described struct{ Digest string }
+	type described struct {
+		Digest                string
+		Annotations, Platform map[string]string
+	}
 	decode := func(path string, v any) { require.NoError(t, json.Unmarshal([]byte(readFile(t, path)), v)) }
 	var index struct{ Manifests []described }
 	decode(filepath.Join(image, "index.json"), &index)
 	require.Len(t, index.Manifests, 1)
+	assert.Equal(t, "0.1.0", index.Manifests[0].Annotations["org.opencontainers.image.ref.name"])
+	decode(blob(index.Manifests[0].Digest), &index)
+	require.Len(t, index.Manifests, 1)
+	assert.Equal(t, map[string]string{"architecture": runtime.GOARCH, "os": "linux"}, index.Manifests[0].Platform)
 	var manifest struct {
-		Config described
-		Layers []described
+		Config      described
+		Layers      []described
+		Annotations map[string]string
 	}
 	decode(blob(index.Manifests[0].Digest), &manifest)
 	require.Len(t, manifest.Layers, 1)
 	var config struct {
-		Config struct {
+		Architecture, OS, Created string
+		Config                    struct {
 			User       string
 			Entrypoint []string
+			Labels     map[string]string
 		}
 		RootFS struct {
 			DiffIDs []string `json:"diff_ids"`
@@ -189,6 +201,13 @@ func unpackImage(t *testing.T, image, root string) {
 	decode(blob(manifest.Config.Digest), &config)
 	assert.Equal(t, "65532:65532", config.Config.User)
 	assert.Equal(t, []string{"/usr/libexec/fenced/fenced"}, config.Config.Entrypoint)
+	assert.Equal(t, runtime.GOARCH, config.Architecture)
+	day := time.Unix(must.Do(strconv.ParseInt(strings.TrimSpace(output(t, "./epoch.sh")), 10, 64))(t), 0).UTC().Format(time.RFC3339)
+	assert.Equal(t, day, config.Created)
+	assert.Equal(t, manifest.Annotations, config.Config.Labels)
+	assert.Equal(t, day, config.Config.Labels["org.opencontainers.image.created"])
+	assert.Equal(t, "0.1.0", config.Config.Labels["org.opencontainers.image.version"])
+	assert.Contains(t, readFile(t, "../THIRD_PARTY_NOTICES"), "\nLicense: "+config.Config.Labels["org.opencontainers.image.licenses"]+"\n")
 	plain := must.Do(exec.Command("sh", "-c", `gzip -dc <"$1"`, "sh", blob(manifest.Layers[0].Digest)).Output())(t)
 	assert.Equal(t, []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}, config.RootFS.DiffIDs)
 	sh(t, `mkdir "$2" && gzip -dc <"$1" | tar -xpf - --numeric-owner -C "$2"`, blob(manifest.Layers[0].Digest), root)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -55,58 +56,60 @@ drwxr-xr-x root root - /usr/share/doc/fenced
 lrwxrwxrwx root root d /usr/share/doc/fenced/LICENSE
 -rw-r--r-- root root d /usr/share/doc/fenced/README.md
 -rw-r--r-- root root d /usr/share/doc/fenced/SECURITY.md
+lrwxrwxrwx root root d /usr/share/doc/fenced/configs
 drwxr-xr-x root root - /usr/share/doc/fenced/docs
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/adr
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/quickstart
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/systems
-drwxr-xr-x root root - /usr/share/doc/fenced/examples
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds
--rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediations.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediationtemplates.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/rbac.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
--rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/grafana
--rw-r--r-- root root d /usr/share/doc/fenced/examples/grafana/fenced.json
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/hosts.d
--rw-r--r-- root root d /usr/share/doc/fenced/examples/hosts.d/example.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/kubernetes
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/evaluate.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/observe.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/protect-nodes.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/release-pods.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/respond.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/templates.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/local-ipmi
--rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/60-fenced-ipmi.rules
--rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/fenced-local-ipmi.conf
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/policies.d
--rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/example.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/fencepolicy.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
--rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/samples
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/cluster-api.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/fencepolicy.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/medik8s.yaml
--rw-r--r-- root root d /usr/share/doc/fenced/examples/samples/openshift.yaml
-drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-mail.service
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-mail.sh
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-webhook.service
--rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-webhook.sh
--rw-r--r-- root root d /usr/share/doc/fenced/sbom.cdx.json
+drwxr-xr-x root root - /usr/share/fenced
+drwxr-xr-x root root - /usr/share/fenced/crds
+-rw-r--r-- root root - /usr/share/fenced/crds/fenced.io_fencedremediations.yaml
+-rw-r--r-- root root - /usr/share/fenced/crds/fenced.io_fencedremediationtemplates.yaml
+-rw-r--r-- root root - /usr/share/fenced/crds/rbac.yaml
+-rw-r--r-- root root - /usr/share/fenced/fenced-policy.schema.json
+-rw-r--r-- root root - /usr/share/fenced/fenced.yaml
+drwxr-xr-x root root - /usr/share/fenced/grafana
+-rw-r--r-- root root - /usr/share/fenced/grafana/fenced.json
+drwxr-xr-x root root - /usr/share/fenced/hosts.d
+-rw-r--r-- root root - /usr/share/fenced/hosts.d/example.yaml
+drwxr-xr-x root root - /usr/share/fenced/kubernetes
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/evaluate.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/observe.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/protect-nodes.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/release-pods.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/respond.yaml
+-rw-r--r-- root root - /usr/share/fenced/kubernetes/templates.yaml
+drwxr-xr-x root root - /usr/share/fenced/local-ipmi
+-rw-r--r-- root root - /usr/share/fenced/local-ipmi/60-fenced-ipmi.rules
+-rw-r--r-- root root - /usr/share/fenced/local-ipmi/fenced-local-ipmi.conf
+drwxr-xr-x root root - /usr/share/fenced/policies.d
+-rw-r--r-- root root - /usr/share/fenced/policies.d/example.yaml
+-rw-r--r-- root root - /usr/share/fenced/policies.d/fencepolicy.yaml
+drwxr-xr-x root root - /usr/share/fenced/prometheus
+-rw-r--r-- root root - /usr/share/fenced/prometheus/fenced.rules.yaml
+-rw-r--r-- root root - /usr/share/fenced/rbac-medik8s.yaml
+-rw-r--r-- root root - /usr/share/fenced/rbac.yaml
+drwxr-xr-x root root - /usr/share/fenced/samples
+-rw-r--r-- root root - /usr/share/fenced/samples/cluster-api.yaml
+-rw-r--r-- root root - /usr/share/fenced/samples/fencepolicy.yaml
+-rw-r--r-- root root - /usr/share/fenced/samples/medik8s.yaml
+-rw-r--r-- root root - /usr/share/fenced/samples/openshift.yaml
+-rw-r--r-- root root - /usr/share/fenced/sbom.cdx.json
+drwxr-xr-x root root - /usr/share/fenced/systemd
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-credentials.conf
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-mail.service
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-mail.sh
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-networks.conf
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-webhook.service
+-rw-r--r-- root root - /usr/share/fenced/systemd/fenced-webhook.sh
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
 -rw-r--r-- root root l /usr/share/licenses/fenced/LICENSE
--rw-r--r-- root root d /usr/share/man/man5/fenced-policy.5
--rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5
--rw-r--r-- root root d /usr/share/man/man8/fencectl.8
--rw-r--r-- root root d /usr/share/man/man8/fenced.8
+-rw-r--r-- root root l /usr/share/licenses/fenced/THIRD_PARTY_NOTICES
+-rw-r--r-- root root d /usr/share/man/man5/fenced-policy.5.gz
+-rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5.gz
+-rw-r--r-- root root d /usr/share/man/man8/fencectl.8.gz
+-rw-r--r-- root root d /usr/share/man/man8/fenced.8.gz
 -rw-r--r-- root root - /usr/share/zsh/site-functions/_fencectl
 drwx------ fenced fenced - /var/lib/fenced
 `
@@ -147,7 +150,9 @@ func TestRPMNeedsNoDriver(t *testing.T) {
 	rpm := rpmFile(t)
 	require.Equal(t, "ipmitool\n", output(t, "rpm", "-qp", "--recommends", rpm))
 	require.Equal(t, "fence-agents-all\n", output(t, "rpm", "-qp", "--suggests", rpm))
-	require.NotRegexp(t, "ipmitool|fence-agents", output(t, "rpm", "-qp", "--requires", rpm))
+	requires := output(t, "rpm", "-qp", "--requires", rpm)
+	require.NotRegexp(t, "ipmitool|fence-agents", requires)
+	require.Regexp(t, `(?m)^systemd >= 252$`, requires, "as the Debian package")
 }
 
 func TestRPMScriptlets(t *testing.T) {
@@ -234,8 +239,8 @@ func TestRPMForARM(t *testing.T) {
 		require.Equal(t, elf.EM_AARCH64, f.Machine, program)
 		require.NoError(t, f.Close())
 	}
-	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
-	require.Regexp(t, `"go:GOARCH",\s*"value": "arm64"`, string(text))
+	text := must.Do(os.ReadFile(filepath.Join(root, shareDir, "sbom.cdx.json")))(t)
+	require.Regexp(t, `"cdx:gomod:build:env:GOARCH",\s*"value": "arm64"`, string(text))
 }
 
 func sh(t *testing.T, script string, args ...string) {
@@ -250,21 +255,24 @@ func sum(t *testing.T, file string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
-const docDir = "usr/share/doc/fenced"
+const (
+	docDir   = "usr/share/doc/fenced"
+	shareDir = "usr/share/fenced"
+)
 
 // TestLinkedDocumentsAreInThePackage: a host with the package alone has every page that its
 // pages, man pages, examples and units lead to.
 func TestLinkedDocumentsAreInThePackage(t *testing.T) {
 	root := rpmRoot(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	path := regexp.MustCompile(`/usr/share/doc/fenced/[\w./-]*[\w/]`)
+	path := regexp.MustCompile(`/usr/share/(doc/)?fenced/[\w./-]*[\w/]`)
 	followed := 0
-	for _, dir := range []string{docDir, "usr/share/man", "usr/lib/systemd", "etc/fenced"} {
+	for _, dir := range []string{docDir, shareDir, "usr/share/man", "usr/lib/systemd", "etc/fenced"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(file string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
-			text, err := os.ReadFile(file)
+			text, err := exec.Command("zcat", "-f", file).Output()
 			if err != nil {
 				return err
 			}
@@ -297,16 +305,26 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 	root := rpmRoot(t)
 	var bom struct {
 		BOMFormat  string
-		Components []struct{ Type, Name, Version, PURL string }
+		Components []struct {
+			Type, Name, Version, PURL string
+			Licenses                  []struct {
+				License    struct{ ID string }
+				Expression string
+			}
+		}
 	}
-	text := must.Do(os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json")))(t)
+	text := must.Do(os.ReadFile(filepath.Join(root, shareDir, "sbom.cdx.json")))(t)
 	require.NoError(t, json.Unmarshal(text, &bom))
 	require.Equal(t, "CycloneDX", bom.BOMFormat)
 	listed := map[string]bool{}
+	expression := []string{"Apache-2.0"} // fenced's own
 	for _, c := range bom.Components {
+		require.Len(t, c.Licenses, 1, c.Name)
+		expression = append(expression, strings.Split(c.Licenses[0].License.ID+c.Licenses[0].Expression, " AND ")...)
 		if c.Type == "library" && c.Name != "std" {
-			require.Equal(t, "pkg:golang/"+c.Name+"@"+c.Version, c.PURL)
-			listed[c.PURL] = true
+			purl := "pkg:golang/" + c.Name + "@" + c.Version
+			require.Equal(t, purl+"?goarch="+runtime.GOARCH+"&goos=linux&type=module", c.PURL)
+			listed[purl] = true
 		}
 	}
 	built := map[string]bool{}
@@ -322,6 +340,16 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 		}
 	}
 	require.Equal(t, built, listed)
+	slices.Sort(expression)
+	license := output(t, "rpm", "-qp", "--qf", "%{LICENSE}", rpmFile(t))
+	require.Equal(t, license, strings.Join(slices.Compact(expression), " AND "), "the License line of the spec")
+	require.Contains(t, readFile(t, filepath.Join(root, "usr/share/licenses/fenced/THIRD_PARTY_NOTICES")), "\nLicense: "+license+"\n")
+}
+
+// TestNoticesAreCurrent: whoever changes go.mod has the licences of what is linked then in the packages, and has seen new ones.
+func TestNoticesAreCurrent(t *testing.T) {
+	text, err := exec.Command("tools/run.sh", "notices", "-check", absolute(t, "..")).CombinedOutput()
+	require.NoError(t, err, "%s", text)
 }
 
 // TestRPMLint: what rpmlint says of the package and of the source, but for what the committed filter explains.
@@ -332,7 +360,7 @@ func TestRPMLint(t *testing.T) {
 	if os.Getenv("FENCED_RPM") == "" {
 		require.Len(t, source, 1)
 	}
-	text, err := exec.Command("rpmlint", append([]string{"--config", "rpm/rpmlint.toml", "rpm/fenced.spec", rpm}, source...)...).CombinedOutput()
+	text, err := exec.Command("rpmlint", append([]string{"--config", "rpm/rpmlint.toml", rpm}, source...)...).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	require.Contains(t, string(text), "0 errors, 0 warnings")
 }
@@ -347,6 +375,16 @@ func TestManPagesAreUnderstood(t *testing.T) {
 	require.Empty(t, string(text))
 }
 
+// makeKey makes a throw-away key of gpg below dir, which the rpm with the database dir/keys knows.
+func makeKey(t *testing.T, dir string) {
+	t.Helper()
+	t.Setenv("GNUPGHOME", filepath.Join(dir, "gnupg"))
+	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "gpg-agent").Run() }) // it would outlive the test
+	sh(t, `mkdir -m 0700 "$GNUPGHOME" "$1/keys"
+		gpg --batch --quiet --passphrase "" --quick-generate-key "Test <test@fenced.invalid>" rsa2048 sign never
+		gpg --batch --export --armor test@fenced.invalid >"$1/key" && rpm --dbpath "$1/keys" --import "$1/key"`, dir)
+}
+
 // TestRPMIsSigned signs a copy with a throw-away key: where signatures are required, rpm takes
 // it, and neither the unsigned one nor one with another byte.
 func TestRPMIsSigned(t *testing.T) {
@@ -354,13 +392,9 @@ func TestRPMIsSigned(t *testing.T) {
 	need(t, "gpg", "gnupg")
 	need(t, "rpmsign", "rpm")
 	dir := t.TempDir()
-	t.Setenv("GNUPGHOME", filepath.Join(dir, "gnupg"))
+	makeKey(t, dir)
 	signed := filepath.Join(dir, "signed.rpm")
-	sh(t, `mkdir -m 0700 "$GNUPGHOME" "$1/keys" && cp "$2" "$1/signed.rpm" && cp "$2" "$1/plain.rpm"
-		gpg --batch --quiet --passphrase "" --quick-generate-key "Test <test@fenced.invalid>" rsa2048 sign never
-		gpg --batch --export --armor test@fenced.invalid >"$1/key" && rpm --dbpath "$1/keys" --import "$1/key"
-		rpm/sign.sh test@fenced.invalid "$1/signed.rpm"`, dir, built)
-	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "gpg-agent").Run() }) // it would outlive the test
+	sh(t, `cp "$2" "$1/signed.rpm" && cp "$2" "$1/plain.rpm" && rpm/sign.sh test@fenced.invalid "$1/signed.rpm"`, dir, built)
 	verify := func(file string) (string, error) {
 		text, err := exec.Command("rpm", "--dbpath", filepath.Join(dir, "keys"), "-D", "_pkgverify_level all", "-Kv", file).CombinedOutput()
 		return string(text), err
@@ -401,26 +435,60 @@ func debFile(t *testing.T) string {
 	return path
 }
 
-// TestDebHoldsWhatTheRPMHolds: one script installs both.
+// debOnly is what the Debian package has, and the RPM has not.
+const debOnly = `
+-rw-r--r-- /usr/share/doc/fenced/changelog.gz
+-rw-r--r-- /usr/share/doc/fenced/copyright
+-rw-r--r-- /usr/share/lintian/overrides/fenced
+-rw-r--r-- /usr/share/zsh/vendor-completions/_fencectl
+`
+
+// TestDebHoldsWhatTheRPMHolds: the same files with the same modes. They are root's; postinst gives them to whom the RPM gives them.
 func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 	deb := debFile(t)
-	var got, packagedPages []string
-	for _, line := range lines(output(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -tf -`, "sh", deb)) {
-		if path := strings.TrimSuffix(strings.TrimPrefix(line, "."), "/"); path != "" {
-			got = append(got, path)
+	var want, chowned []string
+	above := map[string]bool{"/": true}
+	for _, line := range lines(packaged) {
+		f := strings.Fields(line)
+		if f[4] == "/usr/share/zsh/site-functions/_fencectl" {
+			continue
+		}
+		want = append(want, f[0]+" "+f[4])
+		if f[1] != "root" || f[2] != "root" {
+			chowned = append(chowned, fmt.Sprintf("[ ! -e %[3]s ] || chown -h %[1]s:%[2]s %[3]s", f[1], f[2], f[4]))
+		}
+		for dir := filepath.Dir(f[4]); dir != "/"; dir = filepath.Dir(dir) {
+			above[dir] = true
 		}
 	}
 	for _, page := range docPages(t) {
-		packagedPages = append(packagedPages, "/usr/share/doc/fenced/"+strings.TrimPrefix(page, "../"))
+		want = append(want, "-rw-r--r-- /usr/share/doc/fenced/"+strings.TrimPrefix(page, "../"))
 	}
-	for _, line := range append(lines(packaged), packagedPages...) {
-		path := line[strings.LastIndex(line, " ")+1:]
-		assert.Contains(t, got, path)
-		got = slices.DeleteFunc(got, func(p string) bool { return p == path || strings.HasPrefix(path, p+"/") })
+	want = append(want, lines(debOnly)...)
+	above["/usr/share/zsh"], above["/usr/share/zsh/vendor-completions"], above["/usr/share/lintian"], above["/usr/share/lintian/overrides"] = true, true, true, true
+	var got []string
+	for _, line := range lines(output(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -tvf -`, "sh", deb)) {
+		f := strings.Fields(line)
+		require.Equal(t, "root/root", f[1], line)
+		entry := f[0] + " " + strings.TrimSuffix(strings.TrimPrefix(f[5], "."), "/")
+		if slices.Contains(want, entry) || !above[strings.TrimPrefix(entry, "drwxr-xr-x ")] {
+			got = append(got, entry)
+		}
 	}
-	assert.Equal(t, []string{"/usr/share/doc/fenced/copyright"}, got, "files that the RPM has not")
+	assert.ElementsMatch(t, want, got)
+	assert.Contains(t, output(t, "dpkg-deb", "--info", deb, "postinst"), "\n"+strings.Join(chowned, "\n")+"\n")
 	assert.Equal(t, "/etc/fenced/fenced.yaml\n", output(t, "dpkg-deb", "--info", deb, "conffiles"))
 	assert.Regexp(t, `(?m)^Depends: systemd \(>= 252\)$`, output(t, "dpkg-deb", "--info", deb, "control"))
+}
+
+// TestLintian: what lintian says of the package, but for what its committed overrides explain.
+func TestLintian(t *testing.T) {
+	deb := debFile(t)
+	need(t, "lintian", "lintian")
+	// The tests' package is not compressed.
+	text, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", "--suppress-tags", "uses-no-compression-for-data-tarball", deb).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Empty(t, string(text))
 }
 
 func TestDebIsReproducible(t *testing.T) {

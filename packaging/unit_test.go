@@ -33,7 +33,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 
 	dir := filepath.Join(root, "usr/lib/systemd/system")
 	sh(t, `mkdir "$1/fenced.service.d" && cp "$2"/*.conf "$1/fenced.service.d/" && sed -i 's,^#\(LoadCredentialEncrypted=\),\1,' "$1/fenced.service.d/fenced-credentials.conf"`,
-		dir, filepath.Join(root, docDir, "examples/systemd"))
+		dir, filepath.Join(root, shareDir, "systemd"))
 	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service")
 	sh(t, `cp "$2"/*.service "$1"`, dir, filepath.Join(root, docDir, "examples/systemd"))
 	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced-webhook.service", "fenced-mail.service")
@@ -124,7 +124,7 @@ func TestSysusersAndTmpfiles(t *testing.T) {
 // what an administrator wrote, and the unit follows the prefix.
 func TestInstallKeepsTheConfiguration(t *testing.T) {
 	tree, dest := t.TempDir(), t.TempDir()
-	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd packaging/local-ipmi configs docs README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE "$1" && cd "$1" && mkdir bin &&
+	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd packaging/local-ipmi configs docs README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE THIRD_PARTY_NOTICES "$1" && cd "$1" && mkdir bin &&
 		printf '#!/bin/sh\necho "$2"\n' >bin/fencectl && chmod 755 bin/fencectl && cp bin/fencectl bin/fenced && cp bin/fencectl bin/fenced-login && echo {} >bin/sbom.cdx.json`, tree)
 	install := filepath.Join(tree, "packaging/install.sh")
 	sh(t, `"$1" "$2" /opt/fenced && echo mine >"$2/etc/fenced/fenced.yaml" && "$1" "$2" /opt/fenced`, install, dest)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
-# goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint and gnupg to check and sign them,
+# goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint, lintian and gnupg to check and sign them,
 # dnf and createrepo_c to install them from a repository, debootstrap for another systemd, mandoc to check the man pages, nft to check firewall rules,
 # prometheus with promtool, systemd for its journald, ssh with sshd, curl, and chromium to look at the page of fencectl ui, with axe-core from the npm registry, which finds
 # what a page lacks for screen readers (browser/axe.sh). Says nothing and changes nothing when all is there.
@@ -22,6 +22,7 @@ need fence_ipmilan fence-agents
 need qemu-system-x86_64 qemu-system-x86
 need rpmbuild rpm
 need rpmlint rpmlint
+need lintian lintian
 need gpg gnupg
 need dnf dnf
 need createrepo_c createrepo-c

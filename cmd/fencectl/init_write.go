@@ -97,7 +97,7 @@ func checkFiles(dir string, files []setup.File) (err error) {
 }
 
 // isUnchanged says whether a file is the fenced.yaml of the package as it was installed: nobody's work,
-// and kept in /usr/share/doc/fenced/examples.
+// and kept in /usr/share/fenced.
 func isUnchanged(path string) bool {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() != int64(len(configs.Reference)) {

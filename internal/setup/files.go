@@ -115,7 +115,7 @@ func (s *Survey) whyKeepNodes() string {
 func (s *Survey) fencedYAML(o *Options) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `# Written by fencectl init of fenced %s for %s.
-# Every other key has its default: see fenced.yaml(5), and /usr/share/doc/fenced/examples/fenced.yaml.
+# Every other key has its default: see fenced.yaml(5), and /usr/share/fenced/fenced.yaml.
 clusters:
   - name: %s
     kubeconfig: %s

@@ -33,20 +33,22 @@ src=$top/fenced-$version
 mkdir "$src"
 tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src"
 [ -e "$src/go.mod" ] || die "git knows no files here; run it in a checkout"
+mkdir "$src/sbom"
+packaging/tools/run.sh sbom "$version" amd64 "$src" >"$src/sbom/x86_64.cdx.json"
+packaging/tools/run.sh sbom "$version" arm64 "$src" >"$src/sbom/aarch64.cdx.json"
 (cd "$src" && go mod vendor)
 
-# rpm takes midnight of the newest change as the time of everything, also where somebody rebuilds the source RPM.
-day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
-SOURCE_DATE_EPOCH=$(date -d "$day 00:00" +%s)
+# rpm takes midnight of the newest change as the time of everything, also where somebody rebuilds the source RPM; so no other time is taken here.
+SOURCE_DATE_EPOCH=$(env -u SOURCE_DATE_EPOCH packaging/epoch.sh)
 export SOURCE_DATE_EPOCH
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
 	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
 # Who rebuilds the source RPM names no version, and has no git.
-sed -e "s/^%{!?fenced_version: .*/%{!?fenced_version: %global fenced_version $version}/" \
-	-e "s/^%{!?fenced_revision: .*/%{!?fenced_revision: %global fenced_revision $(packaging/revision.sh)}/" packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
+sed "s/@VERSION@/$version/; s/@REVISION@/$(packaging/revision.sh)/; s/@DAY@/$(date -d "@$SOURCE_DATE_EPOCH" '+%a %b %d %Y')/; s/@MAINTAINER@/$(packaging/project.sh maintainer | sed 's,[/&],\\&,g')/" \
+	packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
 touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
 
-rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \
+rpmbuild --quiet --define "_topdir $top" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \
 	--target "${RPM_TARGET:-$(uname -m)}" -ba "$top/SPECS/fenced.spec"
 find "$top/RPMS" "$top/SRPMS" -name '*.rpm' -exec cp -v {} "$out/" \;
 if [ -n "${RPM_SIGN_KEY:-}" ]; then

@@ -23,7 +23,7 @@ Release: 1
 Summary: What this host has without rpm
 License: Apache-2.0
 BuildArch: noarch
-Provides: /bin/sh, /usr/bin/sh, /usr/bin/systemctl, /usr/sbin/useradd
+Provides: systemd = 252, /bin/sh, /usr/bin/sh, /usr/bin/systemctl, /usr/sbin/useradd
 %description
 For this test alone.
 %files

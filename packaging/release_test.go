@@ -1,0 +1,147 @@
+package packaging_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/must"
+)
+
+// project is a copy of what says who releases, with other addresses.
+func project(t *testing.T, addresses string) string {
+	t.Helper()
+	dir := t.TempDir()
+	sh(t, `cp project.sh "$1" && printf 'version: 1.2.3\ndate: 2026-01-02\n%s' "$2" >"$1/project"`, dir, addresses)
+	return filepath.Join(dir, "project.sh")
+}
+
+// TestPlaceholdersAreNotReleased: nobody can write to them.
+func TestPlaceholdersAreNotReleased(t *testing.T) {
+	const real, placeholder = "maintainer: Somebody <somebody@example.com>\n", "security: security@fenced.invalid\n"
+	text, err := exec.Command(project(t, real+placeholder), "check").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(text), "security@fenced.invalid")
+	output(t, project(t, real+"security: security@example.com\n"), "check")
+	require.Equal(t, "1.2.3\n", output(t, project(t, real), "version"))
+	_, err = exec.Command(project(t, real), "security").Output()
+	require.Error(t, err, "a value that is not there")
+
+	if exec.Command("./project.sh", "check").Run() == nil {
+		return // a project that has real addresses
+	}
+	out := filepath.Join(t.TempDir(), "release")
+	release := exec.Command("./release.sh", out)
+	release.Env = append(os.Environ(), "RELEASE_TRIAL=", "RELEASE_KEY=")
+	text, err = release.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(text), "these are placeholders")
+	require.NoDirExists(t, out)
+}
+
+// TestOneFileSaysWhoReleases: what people read has no other address, and no other file has one.
+func TestOneFileSaysWhoReleases(t *testing.T) {
+	address := regexp.QuoteMeta(output(t, "./project.sh", "security"))
+	require.Regexp(t, `(?m)Write to `+address[:len(address)-1]+`, in private`, readFile(t, "../SECURITY.md"))
+	found, err := exec.Command("grep", "-rlE", `(maintainers|security)@`, "--include=*", "--exclude=*_test.go", "--exclude=*.sum", ".").Output()
+	require.NoError(t, err)
+	require.Equal(t, []string{"./project"}, lines(string(found)))
+}
+
+// TestReleaseIsSigned: the key signs each RPM and the list of sums; the list and the provenance are of the signed files, and another byte
+// is noticed.
+func TestReleaseIsSigned(t *testing.T) {
+	built := rpmFile(t)
+	need(t, "gpg", "gnupg")
+	need(t, "rpmsign", "rpm")
+	dir := t.TempDir()
+	makeKey(t, dir)
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	sh(t, `mkdir "$1/release" && cp "$2" "$1/release/fenced.rpm" && echo some >"$1/release/fenced.deb" && ./seal.sh "$1/release" 1.2.3 "$3" test@fenced.invalid`, dir, built, commit)
+	release := filepath.Join(dir, "release")
+	checked := func() error {
+		return exec.Command("sh", "-ec", `cd "$1/release" && gpg --verify SHA256SUMS.asc SHA256SUMS && sha256sum --strict -c SHA256SUMS && rpm --dbpath "$1/keys" -D "_pkgverify_level all" -K fenced.rpm`,
+			"sh", dir).Run()
+	}
+	require.NoError(t, checked())
+	names, statement := provenance(t, release)
+	require.ElementsMatch(t, []string{"fenced.rpm", "fenced.deb"}, names)
+	require.Contains(t, statement, commit)
+	require.NotEqual(t, sum(t, built), sum(t, filepath.Join(release, "fenced.rpm")))
+	for _, file := range []string{"fenced.deb", "provenance.intoto.json", "SHA256SUMS"} {
+		sh(t, `cp "$1" "$1.was" && echo >>"$1"`, filepath.Join(release, file))
+		require.Error(t, checked(), file)
+		sh(t, `mv "$1.was" "$1"`, filepath.Join(release, file))
+	}
+	require.NoError(t, checked())
+}
+
+// provenance returns the names in the provenance of a release, whose sums are those of the files, and its text.
+func provenance(t *testing.T, release string) (names []string, text string) {
+	t.Helper()
+	text = readFile(t, filepath.Join(release, "provenance.intoto.json"))
+	var statement struct {
+		Subject []struct {
+			Name   string
+			Digest map[string]string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &statement))
+	for _, s := range statement.Subject {
+		names = append(names, s.Name)
+		assert.Equal(t, sum(t, filepath.Join(release, s.Name)), s.Digest["sha256"], s.Name)
+	}
+	return names, text
+}
+
+// TestReleaseTwice makes all files of a release twice, in different surroundings: the bytes are the same, and the sums, the provenance and the
+// index of the image say what is there.
+func TestReleaseTwice(t *testing.T) {
+	dice.OnlyInSoak(t) // it costs the packages of both architectures
+	need(t, "rpmbuild", "rpm")
+	dir := t.TempDir()
+	make := func(name string, env ...string) string {
+		out := filepath.Join(dir, name)
+		release := exec.Command("./release.sh", out)
+		release.Env = append(append(os.Environ(), "RELEASE_TRIAL=1", "RPM_PAYLOAD=w0.xzdio", "DEB_COMPRESS=none"), env...)
+		text, err := release.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		return out
+	}
+	first, second := make("first"), make("second", "TZ=Asia/Kathmandu", "LC_ALL=C.UTF-8", "HOME="+os.Getenv("HOME"))
+	output(t, "diff", "-r", first, second)
+	sh(t, `cd "$1" && sha256sum --strict --quiet -c SHA256SUMS`, first)
+
+	names, _ := provenance(t, first)
+	assert.ElementsMatch(t, []string{
+		"fenced-0.1.0-1.aarch64.rpm", "fenced-0.1.0-1.src.rpm", "fenced-0.1.0-1.x86_64.rpm", "fenced_0.1.0_amd64.deb", "fenced_0.1.0_arm64.deb",
+		"fenced-0.1.0-image.oci.tar", "fenced-0.1.0-linux-amd64.tar.gz", "fenced-0.1.0-linux-arm64.tar.gz", "fenced-0.1.0-amd64.cdx.json", "fenced-0.1.0-arm64.cdx.json",
+	}, names)
+
+	// The tarball installs.
+	sh(t, `cd "$1" && mkdir tar root && tar -xzf "first/fenced-0.1.0-linux-amd64.tar.gz" -C tar && tar/fenced-0.1.0-linux-amd64/packaging/install.sh "$1/root" /usr`, dir)
+	assert.Equal(t, "fenced 0.1.0\n", output(t, filepath.Join(dir, "root/usr/bin/fenced"), "--version"))
+
+	sh(t, `mkdir "$1/image" && tar -xf "$1/first/fenced-0.1.0-image.oci.tar" -C "$1/image"`, dir)
+	type index struct {
+		Manifests []struct {
+			Digest   string
+			Platform map[string]string
+		}
+	}
+	read := func(path string) (i index) {
+		require.NoError(t, json.Unmarshal(must.Do(os.ReadFile(filepath.Join(dir, "image", path)))(t), &i))
+		return i
+	}
+	both := read("blobs/sha256/" + read("index.json").Manifests[0].Digest[len("sha256:"):])
+	require.Len(t, both.Manifests, 2)
+	assert.Equal(t, "amd64", both.Manifests[0].Platform["architecture"])
+	assert.Equal(t, "arm64", both.Manifests[1].Platform["architecture"])
+}
