@@ -283,7 +283,7 @@ func TestChartIsClean(t *testing.T) {
 	out, err := helm(t, "lint", "--strict", chartDir)
 	require.NoError(t, err, "%s", out)
 	assert.NotContains(t, out, "[WARNING]")
-	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindStringSubmatch(string(must.Do(os.ReadFile("../../Makefile"))(t)))
+	version := regexp.MustCompile(`(?m)^version: (\S+)$`).FindStringSubmatch(string(must.Do(os.ReadFile("../../packaging/project"))(t)))
 	require.NotNil(t, version)
 	var meta struct{ Version, AppVersion string }
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "chart/Chart.yaml")), &meta))
