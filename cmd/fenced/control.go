@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -56,6 +57,7 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 		if err == nil && unread == nil {
 			cover := wire.Nodes{Nodes: fleet{cluster: cs.Name, found: found, devices: devices.BMCs}.nodes()}.Cover() // of what checks cover
 			cluster.Cover = &cover
+			cluster.Hint = strings.Join(slices.DeleteFunc([]string{cluster.Hint, uncheckedHint(cover, c.sweep.IsOff())}, func(h string) bool { return h == "" }), "; ")
 			addSlips(cluster.Checks, covers)
 			gaps = append(gaps, cover.Gaps...)
 		}
@@ -78,6 +80,14 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 	explainBlocked(s.Blocked, devices.BMCs)
 	s.BMCs.Accounts = refusedAccounts(devices.BMCs, gaps)
 	return s, nil
+}
+
+// uncheckedHint says that nobody looks at the BMCs of covered Nodes by itself, so that status does not learn whether these could be fenced.
+func uncheckedHint(cover wire.NodeCover, off bool) string {
+	if !off || cover.Unknown == 0 {
+		return ""
+	}
+	return fmt.Sprintf("whether %d of %d covered nodes could be fenced is not known, because sweep.interval is 0s: fencectl bmc test NODE looks, and so does another sweep.interval", cover.Unknown, cover.Covered)
 }
 
 // holdStatus is one hold. One of a Machine has its "namespace/name" as its name.

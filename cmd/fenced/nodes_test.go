@@ -210,3 +210,11 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 	respond.Clusters[0].Mode = "respond"
 	assert.Empty(t, respond.Degraded())
 }
+
+// Whoever switches the BMC health check off is told what status cannot know then.
+func TestStatusTellsThatNobodyLooksAtTheBMCs(t *testing.T) {
+	cover := wire.NodeCover{Covered: 3, Unknown: 2}
+	assert.Empty(t, uncheckedHint(cover, false))
+	assert.Empty(t, uncheckedHint(wire.NodeCover{Covered: 3}, true))
+	assert.Contains(t, uncheckedHint(cover, true), "2 of 3 covered nodes could be fenced is not known, because sweep.interval is 0s")
+}

@@ -80,6 +80,9 @@ func New(opt Options) *Sweep {
 		plan: newSchedule(opt.Concurrency)}
 }
 
+// IsOff reports whether devices are asked only when people ask.
+func (s *Sweep) IsOff() bool { return s.opt.Every == 0 }
+
 // Run polls until ctx ends and the last poll is over.
 func (s *Sweep) Run(ctx context.Context) error {
 	var polls sync.WaitGroup
