@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -211,11 +212,8 @@ func (s system) outcome(t *testing.T, w *world) (told, fate string) {
 				told = toldGone
 				return
 			}
-			words := []string{status.Phase}
-			for _, c := range status.Conditions {
-				words = append(words, c.Status)
-			}
-			told = strings.Join(words, " ")
+			told = strings.Join([]string{status.Phase, conditionOf(status, request.Processing), conditionOf(status, request.SucceededType),
+				conditionOf(status, request.PermanentDeletion)}, " ") // TestOf has the others
 		}
 		switch m := f.Machines["n-1"]; {
 		case m != nil && m.ExternalRemediationRequested:
