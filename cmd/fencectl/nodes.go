@@ -19,7 +19,8 @@ whether fenced could fence it now. Machines without a Node are listed if a check
 them or if they have a host. So is a Node that fenced has deleted, until its run ends.
 
 STATE is the most urgent of: Held (its run needs a person), Remediating, Waiting (its run
-waits), Blocked (a check wants it remediated, and something forbids it), Unhealthy,
+waits), Blocked (a check wants it remediated, and something forbids it), Unseen (fenced does not
+see its cluster now: "fencectl status" says why), Unhealthy,
 OnHold (a person or a quarantine keeps it from being fenced), Unfenceable, Healthy,
 Uncovered (no check covers it). -o wide adds its zone and its rack, from the labels
 that guards.zoneKey and guards.rackKey name.
@@ -75,7 +76,7 @@ func stateOf(n *wire.Node) cell {
 	switch n.State {
 	case wire.NodeHeld, wire.NodeBlocked, wire.NodeUnfenceable:
 		c.color = red
-	case wire.NodeRemediating, wire.NodeWaiting, wire.NodeUnhealthy, wire.NodeOnHold, wire.NodeUncovered:
+	case wire.NodeRemediating, wire.NodeWaiting, wire.NodeUnseen, wire.NodeUnhealthy, wire.NodeOnHold, wire.NodeUncovered:
 		c.color = yellow
 	}
 	return c

@@ -121,7 +121,7 @@ func modesSection(r *wire.PeriodReport) section {
 
 func wouldSection(r *wire.PeriodReport) section {
 	s := section{Title: "Would have been fenced", Head: []string{"FROM", "CLUSTER", "NODE", "CHECK", "OUTCOME", "AFTER"}, More: r.Would.ListMore,
-		Note: "A check asked for it, and the mode let fenced only observe. Fenced asks the other gates after the mode, so each could still have refused. Recovered: no check asked any more, and fenced had done nothing."}
+		Note: "A check asked for it, and the mode let fenced only observe. Fenced asks the other gates after the mode, so each could still have refused. Recovered: no check asked any more, and fenced had done nothing; another remediator may have, or somebody changed the check."}
 	for _, o := range r.Would.List {
 		s.add(clock(o.From), o.Cluster, cmp.Or(o.Node, o.Machine), o.Check, o.Outcome, inSeconds(o.Seconds))
 	}

@@ -42,8 +42,8 @@ type gauges struct {
 	all []*prometheus.Desc
 }
 
-// Whoever may write checks adds series: in an instance for years, and in the memory of Prometheus. The first checks by
-// namespace and name have series of their own, and fenced_checks counts all.
+// Whoever may write checks adds series: in an instance for years, and in the memory of Prometheus. Checks without a namespace,
+// which administrators write and which come first, and the first of each namespace have series of their own. fenced_checks counts all.
 const (
 	maxNamespaceChecks = 100
 	maxClusterChecks   = 1000
@@ -171,7 +171,7 @@ func (g *gauges) collectChecks(checks []policy.CheckReport, set func(d *promethe
 	for i := range checks {
 		k := &checks[i]
 		states[k.State]++
-		if of[k.Namespace]++; of[k.Namespace] > maxNamespaceChecks || shown == maxClusterChecks {
+		if of[k.Namespace]++; k.Namespace != "" && of[k.Namespace] > maxNamespaceChecks || shown == maxClusterChecks {
 			continue
 		}
 		shown++

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -226,7 +227,14 @@ func TestSeriesOfChecksAreBounded(t *testing.T) { // I18
 			c.Checks = append(c.Checks, policy.CheckReport{Namespace: "attacker-" + strconv.Itoa(i), Name: strconv.Itoa(j)})
 		}
 	}
-	assert.LessOrEqual(t, len(scrape(t, metricsOf([]engine.ClusterStatus{c}, nil).registry)), 3*maxClusterChecks+300)
+	for i := range maxNamespaceChecks + 1 { // first, as in a report
+		c.Checks = slices.Insert(c.Checks, i, policy.CheckReport{Kind: policy.NodeHealthCheckKind, Name: "mine-" + strconv.Itoa(i)})
+	}
+	now = scrape(t, metricsOf([]engine.ClusterStatus{c}, nil).registry)
+	assert.LessOrEqual(t, len(now), 3*maxClusterChecks+300)
+	for i := range maxNamespaceChecks + 1 {
+		assert.Contains(t, now, `fenced_check_allowed{api_version="",cluster="prod",kind="NodeHealthCheck",name="mine-`+strconv.Itoa(i)+`",namespace="",source=""}`, "nobody who may write in namespaces takes its place")
+	}
 }
 
 // The revision is in the program, or it is said that it is not.

@@ -42,8 +42,14 @@ func (c control) nodesIn(name string, devices []wire.BMC) ([]wire.Node, error) {
 	nodes, _ := c.engine.Names(name, "")
 	cs, _ := engine.NewLookup(c.engine).Status(name)
 	return fleet{
-		cluster: name, names: nodes, found: found, devices: devices, places: c.engine.Places(name), runs: cs.Runs, refused: cs.Refused, holds: c.engine.Holds(name),
+		cluster: name, names: nodes, found: found, unseen: isUnseen(&cs), devices: devices, places: c.engine.Places(name),
+		runs: cs.Runs, refused: cs.Refused, holds: c.engine.Holds(name),
 	}.nodes(), nil
+}
+
+// isUnseen says whether the view of a cluster is too old to tell how its Nodes are now.
+func isUnseen(cs *engine.ClusterStatus) bool {
+	return !cs.View.Synced || cs.ViewReason == reason.NotSynced || cs.ViewReason == reason.ViewStale
 }
 
 // fleet is what says of each Node of one cluster what covers it, and how it is.
@@ -51,6 +57,7 @@ type fleet struct {
 	cluster string
 	names   []string                 // of the Nodes that exist
 	found   policy.Report            // by its checks
+	unseen  bool                     // found is of some time ago
 	devices []wire.BMC               // of all clusters
 	places  map[string]cluster.Place // by Node, also of those that are deleted
 	runs    []remediate.Run          // open ones
@@ -80,6 +87,7 @@ func (f fleet) nodes() []wire.Node {
 	list := make([]wire.Node, 0, len(f.all))
 	for _, n := range f.all {
 		n.judge(unread)
+		n.unseen = f.unseen
 		n.State = n.state()
 		place := f.places[n.Node.Node]
 		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
@@ -185,6 +193,7 @@ type nodeFacts struct {
 	wire.Node
 	runState  string // of its open run; "" without one
 	blocked   bool   // a check wants it remediated, and something forbids it
+	unseen    bool   // what the checks find is of some time ago
 	deviates  bool   // a check finds it other than healthy
 	onHold    bool
 	needsHost bool        // a check has its power switched
@@ -198,6 +207,8 @@ func (n *nodeFacts) state() string {
 		return n.runState
 	case n.blocked:
 		return wire.NodeBlocked
+	case n.unseen:
+		return wire.NodeUnseen
 	case n.deviates:
 		return wire.NodeUnhealthy
 	case n.onHold:

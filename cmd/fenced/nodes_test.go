@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,12 @@ func TestStateOfANodeIsItsMostUrgent(t *testing.T) {
 		list := f.nodes()
 		require.Len(t, list, 1)
 		assert.Equal(t, k.want, list[0].State)
+		f.unseen = true
+		if old := f.nodes()[0].State; slices.Contains([]string{wire.NodeHeld, wire.NodeRemediating, wire.NodeWaiting, wire.NodeBlocked}, k.want) {
+			assert.Equal(t, k.want, old, "fenced knows that by itself")
+		} else {
+			assert.Equal(t, wire.NodeUnseen, old, "a Node of a cluster that is not seen is not called healthy")
+		}
 		assert.Equal(t, len(k.runs) > 0, list[0].Run == "r")
 	}
 }

@@ -85,6 +85,9 @@ func TestReportIsAskedFor(t *testing.T) {
 	assert.Equal(t, "prod", r.Value.Cluster)
 	assert.Equal(t, since, r.Value.Since)
 	assert.WithinDuration(t, time.Now(), r.Value.Until, time.Hour)
+
+	_, body := request(t, &fake{}, roles, viewer, http.MethodGet, "/v1/report?since=2026-01-01T00:00:00Z&until=2199-01-01T00:00:00Z", "")
+	assert.NotContains(t, body, "2199", "nothing covers a time to come")
 }
 
 // Few have the log read at a time. Operators and admins wait for no viewer.

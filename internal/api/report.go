@@ -20,8 +20,8 @@ func (s *Server) periodReport() http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		if until.IsZero() {
-			until = time.Now().UTC()
+		if now := time.Now().UTC(); until.IsZero() || until.After(now) { // nothing covers a time to come
+			until = now
 		}
 		if since.IsZero() || !since.Before(until) {
 			return nil, BadRequest("a report is about a time from since to a later until", "fencectl report --since 14d")

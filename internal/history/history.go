@@ -64,7 +64,7 @@ type History struct {
 // New begins a history of one period.
 func New(p Period) *History {
 	return &History{
-		period: p, evidence: evidence{period: p}, modes: modes{period: p, open: map[string]wire.ModeSpan{}},
+		period: p, evidence: evidence{period: p}, modes: modes{period: p, open: map[string]openMode{}},
 		runs:     runs{period: p, open: map[string]*openRun{}, known: map[string]bool{}, byResult: map[string]int{}, samples: map[string][]time.Duration{}},
 		refusals: newRefusals(p), bmcs: newSpans(p), limits: newSpans(p),
 	}
@@ -133,6 +133,7 @@ func (h *History) restart(e audit.Entry) {
 	h.refusals.restart(used, e.At)
 	h.bmcs.restart(used, e.At)
 	h.limits.restart(used, e.At)
+	h.modes.restart(used, e.At)
 }
 
 // deviceIn is the device and the host that an event of the BMC health check names: "BMC DEVICE of HOST is ...".

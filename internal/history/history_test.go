@@ -136,7 +136,7 @@ func TestWouldHaveFenced(t *testing.T) {
 	require.Len(t, r.Refused, 1, "what was only observed is not refused")
 	assert.Equal(t, wire.RefusedReason{Reason: "ShortCircuit", Class: "transient", Count: 2, Targets: 2, LongestSeconds: 1440*60 - 81*60, TotalSeconds: 1440*60 - 80*60}, r.Refused[0])
 	assert.Contains(t, r.Summary, "fenced would have fenced 5 times on 4 Nodes or Machines, had it been armed and had the other gates held.")
-	assert.Contains(t, strings.Join(r.Summary, "\n"), "3 of these recovered without fenced: half of them within 4 min, the slowest after 10 min.")
+	assert.Contains(t, strings.Join(r.Summary, "\n"), "3 of these ended without fenced: no check asked for them any more, half of them within 4 min, the slowest after 10 min. They recovered, or somebody else helped")
 }
 
 // What is refused, for how long, by class, now; orders that were refused; and a Waiting run.
@@ -230,6 +230,19 @@ func TestLimitsAndModes(t *testing.T) {
 	}, r.Modes)
 	assert.Contains(t, r.Summary, "Cluster prod was in mode observe for 1 day 1 h and observe, armed for 23 h.")
 	assert.Contains(t, r.Summary, "Limits of checks were nearly reached 1 time and closed 2 times, at most for 23 h 40 min.")
+}
+
+// A cluster whose mode a start does not tell is not configured any more: its mode ended with the daemon before.
+func TestModeOfAClusterThatIsGone(t *testing.T) {
+	gone := mode(-1000, "evaluate")
+	gone.Cluster = "old"
+	start := began(60)
+	start.Message = "the log was last in use at " + at(50).Format(time.RFC3339)
+	r := reported(day, Now{}, began(-1440), mode(-1000, "observe"), gone, start, mode(61, "observe"))
+	assert.Equal(t, []wire.ModeSpan{
+		{Cluster: "old", Mode: "evaluate", From: at(-1000), To: at(50), Seconds: 1050 * 60},
+		{Cluster: "prod", Mode: "observe", From: at(-1000), Seconds: 2440 * 60},
+	}, r.Modes)
 }
 
 // What a log of arbitrary entries says adds up, and is within the period.

@@ -256,20 +256,46 @@ func (v *evidence) report() wire.Evidence {
 // modes follows the mode of each cluster.
 type modes struct {
 	period Period
-	open   map[string]wire.ModeSpan
+	open   map[string]openMode
 	list   []wire.ModeSpan
+}
+
+// openMode is the mode that a cluster has.
+type openMode struct {
+	wire.ModeSpan
+	doubt, again time.Time // as of a refusal: a start does not tell a cluster that is not configured any more
 }
 
 func (m *modes) add(e audit.Entry) {
 	mode, found := strings.CutPrefix(e.Inputs, "mode=")
 	was, is := m.open[e.Cluster]
-	if !found || is && was.Mode == mode || !is && len(m.open) >= maxKeys {
+	if !found || !is && len(m.open) >= maxKeys {
 		return
 	}
-	if is {
-		m.end(was, e.At)
+	now := openMode{ModeSpan: wire.ModeSpan{Cluster: e.Cluster, Mode: mode, From: e.At}}
+	switch {
+	case is && !was.doubt.IsZero() && e.At.After(was.again):
+		m.end(was.ModeSpan, was.doubt)
+	case is && was.Mode == mode:
+		now.From = was.From
+	case is:
+		m.end(was.ModeSpan, e.At)
 	}
-	m.open[e.Cluster] = wire.ModeSpan{Cluster: e.Cluster, Mode: mode, From: e.At}
+	m.open[e.Cluster] = now
+}
+
+// restart puts the modes before a start in doubt.
+func (m *modes) restart(used, at time.Time) {
+	for cluster, s := range m.open {
+		if s.doubt.IsZero() {
+			s.doubt = used
+			if used.Before(s.From) {
+				s.doubt = s.From
+			}
+		}
+		s.again = at.Add(againWithin)
+		m.open[cluster] = s
+	}
 }
 
 func (m *modes) end(s wire.ModeSpan, to time.Time) {
@@ -285,7 +311,11 @@ func (m *modes) end(s wire.ModeSpan, to time.Time) {
 
 func (m *modes) report() []wire.ModeSpan {
 	for cluster, s := range m.open {
-		m.end(s, time.Time{})
+		to := time.Time{}
+		if !s.doubt.IsZero() && m.period.Until.After(s.again) {
+			to = s.doubt
+		}
+		m.end(s.ModeSpan, to)
 		delete(m.open, cluster)
 	}
 	slices.SortFunc(m.list, func(a, b wire.ModeSpan) int {

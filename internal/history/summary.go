@@ -92,7 +92,7 @@ func wouldSentences(w *wire.WouldHaveFenced) []string {
 	}
 	list := []string{fmt.Sprintf("fenced would have fenced %s on %s, had it been armed and had the other gates held.", count(w.Count, "time"), count(w.Targets, "Node or Machine"))}
 	if n := w.ByOutcome[wire.OutcomeRecovered]; n > 0 {
-		list = append(list, fmt.Sprintf("%d of these recovered without fenced: half of them within %s, the slowest after %s. Fencing them was not needed.",
+		list = append(list, fmt.Sprintf("%d of these ended without fenced: no check asked for them any more, half of them within %s, the slowest after %s. They recovered, or somebody else helped, deleted them or changed the check.",
 			n, length(seconds(w.Recovery.MedianSeconds)), length(seconds(w.Recovery.MaxSeconds))))
 	}
 	for _, o := range []struct{ outcome, text string }{

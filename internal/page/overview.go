@@ -332,6 +332,7 @@ var byUrgency = []nodeState{
 	{wire.NodeRemediating, "R", "a run is open"},
 	{wire.NodeWaiting, "W", "its run waits"},
 	{wire.NodeBlocked, "B", "a check wants it remediated, and something forbids it"},
+	{wire.NodeUnseen, "~", "fenced does not see its cluster now"},
 	{wire.NodeUnhealthy, "U", "unhealthy; no check wants it remediated yet"},
 	{wire.NodeOnHold, "P", "a person holds it, or a quarantine"},
 	{wire.NodeUnfenceable, "X", "covered by a check, but its power could not be switched"},

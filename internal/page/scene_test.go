@@ -139,7 +139,7 @@ func socketOf(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 func scene(now time.Time) *daemon {
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
 	d := &daemon{happened: make(chan struct{}, 1)}
-	states := map[int]string{3: wire.NodeRemediating, 7: wire.NodeHeld, 9: wire.NodeBlocked, 12: wire.NodeUnhealthy, 15: wire.NodeOnHold, 18: wire.NodeUnfenceable, 22: wire.NodeUncovered, 11: wire.NodeWaiting}
+	states := map[int]string{3: wire.NodeRemediating, 7: wire.NodeHeld, 9: wire.NodeBlocked, 12: wire.NodeUnhealthy, 15: wire.NodeOnHold, 18: wire.NodeUnfenceable, 22: wire.NodeUncovered, 11: wire.NodeWaiting, 24: wire.NodeUnseen}
 	for i := range 24 {
 		n := wire.Node{Cluster: "prod", Node: fmt.Sprintf("worker-%d", i+1), Zone: fmt.Sprintf("dc-%c", 'a'+i/12), Rack: fmt.Sprintf("r%d", i/6+1),
 			State: cmp.Or(states[i+1], wire.NodeHealthy), Checks: []string{"MachineHealthCheck ns/workers"}, BMCs: []string{fmt.Sprintf("ipmi://192.0.2.%d", i+11)}, Fenceable: wire.FenceableYes}

@@ -24,6 +24,7 @@ const (
 	NodeRemediating = "Remediating" // a run is open
 	NodeWaiting     = "Waiting"     // its run waits
 	NodeBlocked     = "Blocked"     // a check wants it remediated, and something forbids it
+	NodeUnseen      = "Unseen"      // fenced does not see the cluster now, so it does not know whether the Node deviates
 	NodeUnhealthy   = "Unhealthy"   // it deviates, and no check wants it remediated yet
 	NodeOnHold      = "OnHold"      // a person holds it, or a quarantine
 	NodeUnfenceable = "Unfenceable" // a check protects it in vain: its power could not be switched

@@ -80,7 +80,7 @@ type WouldHaveFenced struct {
 	Targets int `json:"targets"` // different Nodes and Machines
 	// ByOutcome counts them by what became of them: Recovered, Fenced, Open or Unknown.
 	ByOutcome map[string]int `json:"byOutcome"`
-	// Recovery is how long those took that recovered without fenced.
+	// Recovery is how long those took that ended as Recovered.
 	Recovery Times            `json:"recovery"`
 	List     []ObservedTarget `json:"list"` // the newest, oldest first
 	ListMore int              `json:"listMore,omitempty"`

@@ -104,7 +104,7 @@ func TestReportOfAPeriod(t *testing.T) {
 	assert.Contains(t, r.Summary[0], "of a period of 1 day", "the log is minutes old")
 
 	text := fencectl(ctx, t, s, 0, "report", "--since", "1d")
-	for _, want := range []string{"WOULD HAVE BEEN FENCED", "recovered without fenced", "1 run began: 1 Done.", done.ID} {
+	for _, want := range []string{"WOULD HAVE BEEN FENCED", "of these ended without fenced", "1 run began: 1 Done.", done.ID} {
 		assert.Contains(t, text.Stdout, want)
 	}
 	assert.Contains(t, fencectl(ctx, t, s, 1, "--cluster", "nowhere", "report").Stderr, "NoSuchCluster")
