@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -81,7 +82,11 @@ func (c *cli) checkHost(cmd *cobra.Command) error {
 	}
 	host, err := remote.Parse(c.host)
 	if err != nil {
-		return usageError(fmt.Errorf("--host, or FENCECTL_HOST, is %q: %w", c.host, err), "--host ssh://anna@bastion")
+		shown := c.host
+		if u, err := url.Parse(shown); err == nil {
+			shown = u.Redacted() // somebody may have written a password
+		}
+		return usageError(fmt.Errorf("--host, or FENCECTL_HOST, is %q: %w", shown, err), "--host ssh://anna@bastion")
 	}
 	if socket := c.remoteSocket(); socket != "" {
 		if err := remote.CheckSocket(socket); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	lastPause  = time.Minute
 	execTime   = 2 * time.Minute
 )
+
+// maxVariable bounds a variable of the environment of that program, in bytes: Linux starts none with one of 128 KiB. The JSON has all of it.
+const maxVariable = 32 << 10
 
 // pause is how long to wait before the next try; it doubles until there is a success.
 type pause struct{ next time.Duration }
@@ -238,7 +242,11 @@ func (f *follower) runProgram(ctx context.Context, e wire.Event) error {
 		{"EVENT", e.Type}, {"AT", clock(e.At)}, {"CLUSTER", e.Cluster}, {"NODE", e.Node}, {"MACHINE", e.Machine}, {"RUN", e.Run}, {"STEP", e.Step},
 		{"REASON", e.Reason}, {"CLASS", e.Class}, {"MESSAGE", e.Message}, {"STREAM", e.Stream}, {"SEQ", strconv.FormatUint(e.Seq, 10)},
 	} {
-		cmd.Env = append(cmd.Env, "FENCED_"+part.name+"="+escapeControl(part.text))
+		text := escapeControl(part.text)
+		if len(text) > maxVariable {
+			text = strings.ToValidUTF8(text[:maxVariable], "") + "..."
+		}
+		cmd.Env = append(cmd.Env, "FENCED_"+part.name+"="+text)
 	}
 	return cmd.Run()
 }

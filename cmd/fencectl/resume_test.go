@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -195,6 +196,15 @@ func TestPlaceOfTheEvents(t *testing.T) {
 	assert.Equal(t, place{"s", 8}, got.Do(readPlace(path))(t))
 	require.NoError(t, os.Symlink("yaml", path+".new"))
 	require.Error(t, place{"s", 9}.save(path), "no link is followed")
+}
+
+// TestProgramOfALargeEvent: an event that no environment takes would be tried for ever, and later ones would wait behind it.
+func TestProgramOfALargeEvent(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n[ ${#FENCED_MESSAGE} -lt 40000 ] && [ \"$(wc -c)\" -gt 200000 ]\n"), 0o755))
+	var errs bytes.Buffer
+	f := follower{c: &cli{errs: &errs}, o: eventsOptions{exec: program}}
+	require.NoError(t, f.runProgram(t.Context(), wire.Event{Type: "Step", Message: strings.Repeat("x", 200_000)}), &errs)
 }
 
 // examples of systemd units that the package ships, and their scripts.

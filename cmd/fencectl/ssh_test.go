@@ -8,9 +8,12 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -55,7 +58,7 @@ func TestHost(t *testing.T) {
 	}{
 		{"roles", testHostRoles}, {"two persons", testHostTwoPersons}, {"few logins", testHostFewLogins}, {"login that prints", testHostNoise},
 		{"restricted key", testHostRestrictedKey}, {"ssh fails", testHostSSHFails}, {"fencectl fails there", testHostProgramFails},
-		{"socket fails there", testHostSocketFails}, {"no ssh is left", testHostLeavesNothing}, {"events go on", testHostEventsGoOn}, {"a person is asked", testHostAsks}, {"shared login", testHostSharedLogin}, {"completion", testHostCompletes},
+		{"socket fails there", testHostSocketFails}, {"no ssh is left", testHostLeavesNothing}, {"events go on", testHostEventsGoOn}, {"a person is asked", testHostAsks}, {"shared login", testHostSharedLogin}, {"page", testHostPage}, {"completion", testHostCompletes},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if w.stop == nil {
@@ -107,6 +110,7 @@ func (d *actors) Refused(wire.Order, *api.Error) {}
 func newSSHWorld(t *testing.T) *sshWorld {
 	w := &sshWorld{daemon: &actors{}}
 	require.NoError(t, json.Unmarshal([]byte(`{"status": {"version": "0.1.0", "armed": true}, "names": {"nodes": ["n-1", "n-2"]},
+		"nodes": {"nodes": [{"cluster": "prod", "node": "n-1", "state": "Healthy", "checks": [], "bmcs": []}]},
 		"result": {"message": "carried out", "run": "r-1"},
 		"history": [{"id": "r-1", "node": "n-1", "result": "Running"}],
 		"frames": [{"id": "r-1", "node": "n-1", "result": "Running"}, {"id": "r-1", "node": "n-1", "result": "Running"}, {"id": "r-1", "node": "n-1", "result": "Done"}]}`), w.daemon))
@@ -406,6 +410,40 @@ func testHostSharedLogin(t *testing.T, w *sshWorld) {
 		got.Do(exec.Command("ssh", "-p", port, "-O", "exit", user+"@"+host).CombinedOutput())(t)
 	}
 	require.NoError(t, os.Remove(config))
+}
+
+// The page reads over the same few logins as every verb, goes on after one that broke, and leaves no ssh.
+func testHostPage(t *testing.T, w *sshWorld) {
+	before := w.logins.Load()
+	p := startKillable(t, nil, "/usr/local/bin/fencectl", "--host", "ssh://vera@"+w.address, "ui")
+	address := ""
+	for address == "" && p.out.Scan() {
+		address = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/\?token=\S+`).FindString(p.out.Text())
+	}
+	require.NotEmpty(t, address)
+	browser := &http.Client{Jar: got.Do(cookiejar.New(nil))(t)}
+	load := func(from string) (*http.Response, string) {
+		resp := got.Do(browser.Get(from))(t)
+		defer resp.Body.Close()
+		return resp, string(got.Do(io.ReadAll(resp.Body))(t))
+	}
+	first, text := load(address)
+	page := first.Request.URL.String()
+	assert.Contains(t, text, "node?cluster=prod&amp;node=n-1")
+	live := got.Do(browser.Get(page + "live/"))(t)
+	defer live.Body.Close()
+	for range 5 {
+		_, text = load(page)
+		assert.Contains(t, text, ">live<")
+	}
+	assert.LessOrEqual(t, w.logins.Load()-before, int64(3))
+	for _, pid := range w.sshProcesses(t) {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	require.Eventually(t, func() bool { _, text = load(page); return strings.Contains(text, ">live<") }, pace.Tries, 100*time.Millisecond)
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, p.cmd.Wait())
+	assert.Empty(t, w.sshProcesses(t))
 }
 
 // TestHintsAreForTheOtherHost: what is to be done about a fenced that hangs, is to be done where it is.

@@ -155,9 +155,11 @@ func readAudit(body io.Reader, f func(wire.AuditLine) bool) error {
 		switch err := json.Unmarshal(lines.Bytes(), &l); {
 		case err != nil:
 			return err
-		case l.End != nil && l.End.Cut != "":
-			return fmt.Errorf("%w: %s", ErrCutAudit, l.End.Cut)
 		case l.End != nil:
+			lines.Scan() // the end of the answer, too: only then the connection, which may be a login, serves the next request
+			if l.End.Cut != "" {
+				return fmt.Errorf("%w: %s", ErrCutAudit, l.End.Cut)
+			}
 			return nil
 		case !f(l):
 			return nil

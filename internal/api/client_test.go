@@ -444,6 +444,11 @@ func TestConnectionsThatCostALoginAreKept(t *testing.T) {
 	for range 5 {
 		must.Do(c.Status(t.Context()))(t)
 	}
+	for range 3 {
+		for _, err := range c.Audit(t.Context(), audit.Query{}) {
+			require.NoError(t, err)
+		}
+	}
 	assert.Equal(t, int64(1), dialled.Load())
 	g := errgroup.Group{}
 	for range 10 {

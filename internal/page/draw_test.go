@@ -217,6 +217,11 @@ func TestOnlyOneCluster(t *testing.T) {
 	assert.Contains(t, text, "edge")
 	assert.NotContains(t, text, "worker-18")
 	assert.NotContains(t, text, "prod")
+	for _, path := range []string{"run?id=mi42k0z3-4f9a1c", "node?cluster=prod&node=worker-3"} {
+		w := get(s, s.path+path, nil)
+		assert.Equal(t, http.StatusNotFound, w.Code, path)
+		assert.NotContains(t, w.Body.String(), "Ready is Unknown", path)
+	}
 }
 
 // TestUnknownStateIsShown: a daemon that is newer may have one more.
@@ -308,4 +313,28 @@ func BenchmarkOverview(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestStepThatStopsAsOrdered: step 2 has isolated the Node of a run that leaves its host off. That is its goal.
+func TestStepThatStopsAsOrdered(t *testing.T) {
+	for note, class := range map[string]string{
+		"OperatorOff: fenced with --off-only; unfence brings it back":                "done",
+		"FoundOff: the host was off before fenced came; unfence brings it back":      "done",
+		"ConfirmedOff: confirmed off by anna; unfence brings it back, or a new boot": "done",
+		"APIUnreachable: the API server did not answer":                              "late",
+	} {
+		v := viewOf(wire.RunRecord{Started: noon, Result: wire.ResultHeld, Steps: []wire.StepRecord{{Step: "DeleteNode", Attempt: 1, Started: noon, Ended: noon.Add(time.Second), Note: note}}}, noon)
+		assert.Equal(t, class, v.Bars[1].Class, note)
+		assert.Equal(t, class == "done", v.Stays[0].Class == "ok", note)
+	}
+}
+
+// TestTwoDevicesOfALevel: a host with two power supplies has a device for each, on one power level.
+func TestTwoDevicesOfALevel(t *testing.T) {
+	d := scene(noon)
+	d.bmcs = append(d.bmcs, d.bmcs[1])
+	s, _ := pageOf(t, d, "")
+	text := get(s, s.path+"node?node=worker-3", nil).Body.String()
+	assert.Equal(t, 2, strings.Count(text, "CipherZero"))
+	sound(t, text, false)
 }

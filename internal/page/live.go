@@ -1,8 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -22,7 +24,9 @@ const (
 	readPause = time.Second
 	idlePause = 5 * time.Second
 	bmcsPause = 10 * time.Second
-	logPause  = 30 * time.Second // of the audit log, for one run
+	logPause  = 30 * time.Second // of the audit log, for one run; longer for one that takes long
+	logShare  = 10
+	logTime   = 10 * time.Second // for the audit log: all tabs wait for it
 	awayPause = 15 * time.Second // of a daemon that is away for longer
 	readShare = 4
 	readTime  = time.Minute // for one answer
@@ -52,13 +56,16 @@ type hub struct {
 	wake    chan struct{}
 	refuse  context.CancelCauseFunc // ends the page
 
-	reading chan struct{} // who has its one place reads and draws
-	snap    *snapshot
-	bmcsAt  time.Time
-	lasted  time.Duration // of the last read
-	ids     *names
-	away    away
-	logs    map[string]readLog // by run
+	reading  chan struct{} // who has its one place reads and draws
+	snap     *snapshot
+	bmcsAt   time.Time
+	lasted   time.Duration // of the last read
+	failed   error         // of the last read, which ended at failedAt
+	failedAt time.Time
+	ids      *names
+	away     away
+	logs     map[string]readLog // by run
+	logTime  time.Duration
 
 	mu    sync.Mutex
 	rev   uint64
@@ -74,7 +81,7 @@ type away struct {
 
 func newHub(client *api.Client, cluster string, refuse context.CancelCauseFunc) *hub {
 	return &hub{client: client, cluster: cluster, refuse: refuse, wake: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}, logs: map[string]readLog{}}
+		ids: &names{ids: map[string]string{}, used: map[string]string{}}, views: map[place]*view{}, logs: map[string]readLog{}, logTime: logTime}
 }
 
 // listen wakes the hub with each event of the daemon. One that is away is asked less and less often: over ssh, to ask is to
@@ -158,13 +165,16 @@ func (h *hub) look(ctx context.Context, p place) (view, error) {
 		return view{}, ctx.Err()
 	}
 	defer func() { <-h.reading }()
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	reading, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	now := time.Now()
-	err := h.refresh(ctx, now)
+	err := h.refresh(reading, now)
 	d := drawing{title: "fenced", status: http.StatusOK}
 	if err == nil {
-		err = h.drawPlace(ctx, p, &d)
+		err = h.drawPlace(reading, p, &d)
+	}
+	if ctx.Err() != nil { // who asked has gone: that says nothing about the daemon
+		return view{}, ctx.Err()
 	}
 	if e, refused := errors.AsType[*api.Error](err); refused && e.Status == http.StatusForbidden {
 		h.refuse(err)
@@ -185,11 +195,23 @@ func (h *hub) note(err error, now time.Time) {
 	}
 }
 
-// refresh reads what all pages share.
+// refresh reads what all pages share. A failure counts for all tabs for readPause: over ssh, each try is a login.
 func (h *hub) refresh(ctx context.Context, now time.Time) error {
-	if h.snap != nil && h.away.Since.IsZero() && now.Sub(h.snap.at) < readPause {
+	switch {
+	case h.failed != nil && now.Sub(h.failedAt) < readPause:
+		return h.failed
+	case h.snap != nil && h.away.Since.IsZero() && now.Sub(h.snap.at) < readPause:
 		return nil
 	}
+	err := h.readAll(ctx, now)
+	if h.failed, h.failedAt = err, time.Now(); errors.Is(err, context.Canceled) {
+		h.failed = nil // who asked has gone
+	}
+	return err
+}
+
+// readAll reads it from the daemon.
+func (h *hub) readAll(ctx context.Context, now time.Time) error {
 	st, err := h.client.Status(ctx)
 	if err != nil {
 		return err
@@ -280,6 +302,9 @@ func (h *hub) drawPlace(ctx context.Context, p place, d *drawing) (err error) {
 	case "run":
 		d.title = "Run " + p.name
 		tl, err := h.client.Run(ctx, p.name)
+		if err == nil && h.leavesOut(tl.Value.Runs[0].Cluster) {
+			return d.elsewhere(h.cluster)
+		}
 		if err == nil {
 			d.main, err = runPage(tl.Value, h.auditOf(ctx, tl.Value.Runs[0]), now)
 			return err
@@ -287,6 +312,9 @@ func (h *hub) drawPlace(ctx context.Context, p place, d *drawing) (err error) {
 		return d.unknown(err)
 	case "node", "machine":
 		d.title = p.name
+		if h.leavesOut(p.cluster) {
+			return d.elsewhere(h.cluster)
+		}
 		r, err := h.readNode(ctx, p)
 		if err == nil {
 			d.main, err = nodePage(r, now)
@@ -295,6 +323,18 @@ func (h *hub) drawPlace(ctx context.Context, p place, d *drawing) (err error) {
 		return d.unknown(err)
 	}
 	d.main, err = overview(h.snap, h.ids, now)
+	return err
+}
+
+// leavesOut reports whether the page shows nothing of a cluster.
+func (h *hub) leavesOut(cluster string) bool {
+	return h.cluster != "" && cluster != "" && cluster != h.cluster
+}
+
+// elsewhere draws that what was asked for is not in the only cluster that is shown.
+func (d *drawing) elsewhere(shown string) (err error) {
+	d.status = http.StatusNotFound
+	d.main, err = messagePage(message{Title: d.title, Text: "It is in another cluster. This page shows " + shown + " alone.", Back: true})
 	return err
 }
 
@@ -312,6 +352,7 @@ func (d *drawing) unknown(err error) error {
 // readLog is what the audit log had about a run.
 type readLog struct {
 	at    time.Time
+	next  time.Time // not again before
 	run   wire.RunRecord
 	audit *Audit
 }
@@ -321,12 +362,20 @@ func (h *hub) auditOf(ctx context.Context, r wire.RunRecord) *Audit {
 	now := time.Now()
 	maps.DeleteFunc(h.logs, func(_ string, l readLog) bool { return now.Sub(l.at) > 10*logPause })
 	known, ok := h.logs[r.ID]
-	if ok && (now.Sub(known.at) < logPause || known.audit.Problem == "" && reflect.DeepEqual(known.run, r)) {
+	if ok && (now.Before(known.next) || known.audit.Problem == "" && reflect.DeepEqual(known.run, r)) {
 		return known.audit
 	}
-	read := readLog{now, r, ReadAudit(ctx, h.client, r)}
-	h.logs[r.ID] = read
-	return read.audit
+	reading, cancel := context.WithTimeout(ctx, h.logTime)
+	defer cancel()
+	log := ReadAudit(reading, h.client, r)
+	switch {
+	case ctx.Err() != nil: // who asked has gone, or has waited for long
+		return log
+	case reading.Err() != nil:
+		log.Problem = fmt.Sprintf("to read it takes longer than %s; fencectl timeline %s -o html reads it to its end", h.logTime, r.ID)
+	}
+	h.logs[r.ID] = readLog{now, now.Add(max(logPause, logShare*time.Since(now))), r, log}
+	return log
 }
 
 // message is a page with a sentence in place of what was asked for.
@@ -341,11 +390,12 @@ func messagePage(m message) (*part, error) {
 }
 
 func (h *hub) readNode(ctx context.Context, p place) (r nodeRead, err error) {
-	x, err := h.client.Explain(ctx, p.cluster, p.name)
+	cluster := cmp.Or(p.cluster, h.cluster)
+	x, err := h.client.Explain(ctx, cluster, p.name)
 	if err != nil {
 		return r, err
 	}
-	tl, err := h.client.NodeTimeline(ctx, p.cluster, p.name)
+	tl, err := h.client.NodeTimeline(ctx, cluster, p.name)
 	if err != nil {
 		return r, err
 	}

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,12 +32,17 @@ type browser struct {
 
 func open(t *testing.T, socket string) *browser {
 	t.Helper()
+	return openWith(t, api.New(socket))
+}
+
+func openWith(t *testing.T, client *api.Client) *browser {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &browser{t: t, end: cancel, ended: make(chan error, 1)}
 	t.Cleanup(cancel)
 	address := make(chan string, 1)
 	go func() {
-		b.ended <- Serve(ctx, api.New(socket), "", func(a string) error { address <- a; return nil })
+		b.ended <- Serve(ctx, client, "", func(a string) error { address <- a; return nil })
 	}()
 	at := <-address
 	first := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -171,4 +178,78 @@ func TestTabsShareReads(t *testing.T) {
 	s.hub.snap.at = time.Time{}
 	get(s, s.path, nil)
 	assert.Equal(t, 2, d.asked)
+}
+
+// TestWhoWentAwaySaysNothing: a tab that is closed while its page is read does not make fenced look away.
+func TestWhoWentAwaySaysNothing(t *testing.T) {
+	d := scene(noon)
+	s, _ := pageOf(t, d, "")
+	require.Equal(t, http.StatusOK, get(s, s.path, nil).Code)
+	s.hub.snap.at = time.Time{}
+	ctx, leave := context.WithCancel(t.Context())
+	d.asking = leave
+	_, err := s.hub.look(ctx, place{kind: "overview"})
+	require.ErrorIs(t, err, context.Canceled)
+	d.asking = nil
+	assert.Zero(t, s.hub.away.Since)
+	assert.NotContains(t, get(s, s.path, nil).Body.String(), "fenced is away")
+}
+
+// TestTabsShareAFailure: over ssh each try is a login, so that many tabs try no more often than one.
+func TestTabsShareAFailure(t *testing.T) {
+	d := scene(noon)
+	s, _ := pageOf(t, d, "")
+	get(s, s.path, nil)
+	s.hub.snap.at = time.Time{}
+	d.change(func() {
+		d.err = &api.Error{Status: http.StatusInternalServerError, Code: api.CodeInternal, Message: "no disk"}
+	})
+	before := d.asked
+	get(s, s.path, nil)
+	s.hub.failedAt = time.Now().Add(time.Hour) // it stays new
+	for range 5 {
+		assert.Contains(t, get(s, s.path, nil).Body.String(), "no disk")
+	}
+	assert.Equal(t, 1, d.asked-before)
+	d.change(func() { d.err = nil })
+	s.hub.failedAt = time.Time{}
+	assert.NotContains(t, get(s, s.path, nil).Body.String(), "fenced is away")
+}
+
+// TestLongAuditLog: the page of a run does not wait for it, and nor do the other tabs.
+func TestLongAuditLog(t *testing.T) {
+	d := scene(noon)
+	d.slowLog = true
+	s, _ := pageOf(t, d, "")
+	s.hub.logTime = 10 * time.Millisecond
+	w := get(s, s.path+"run?id=mi42k0z7-4f9a1c", nil)
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Contains(t, w.Body.String(), "to read it takes longer than 10ms")
+	assert.Contains(t, w.Body.String(), "PowerOffFailed")
+}
+
+// TestOverFewConnections: over ssh, where each connection is a login, the stream of events and what several tabs read share few.
+func TestOverFewConnections(t *testing.T) {
+	socket := socketOf(t)
+	d := scene(time.Now())
+	d.serve(t, socket)
+	var dials atomic.Int64
+	dial := func(ctx context.Context) (net.Conn, error) {
+		dials.Add(1)
+		return api.Dial(ctx, socket)
+	}
+	quietly := func(ctx context.Context) (net.Conn, error) { return api.Dial(ctx, socket) } // only asked if the daemon is slow
+	client := api.NewOver("far away", dial, quietly)
+	t.Cleanup(client.End)
+	b := openWith(t, client)
+	first, node, run := b.stream(""), b.stream("node?node=worker-3"), b.stream("run?id=mi42k0z3-4f9a1c")
+	await(t, first, "main", "worker-24")
+	d.change(func() {
+		d.runs[0].Steps = append(d.runs[0].Steps, wire.StepRecord{Step: "RestoreNode", Attempt: 1, Started: time.Now(), Course: []string{"labels are back"}})
+		d.status.Runs[0].Step = "RestoreNode"
+	})
+	await(t, first, "s-runs", "RestoreNode")
+	await(t, node, "s-noderuns", "RestoreNode")
+	await(t, run, "s-run", "labels are back")
+	assert.LessOrEqual(t, dials.Load(), int64(3))
 }

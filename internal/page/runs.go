@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -67,7 +69,7 @@ func viewOf(r wire.RunRecord, now time.Time) runView {
 		switch {
 		case s.Ended.IsZero():
 			one.Class, one.Deadline = "busy", r.Deadline
-		case s.Note != "":
+		case !reached(s):
 			one.Class = "warn"
 		}
 		v.Stays = append(v.Stays, one)
@@ -95,7 +97,7 @@ func barOf(r wire.RunRecord, n int, name string, now time.Time) stepBar {
 	switch {
 	case !s.Ended.IsZero():
 		b.Class, b.Word = "done", "done"
-		if s.Note != "" {
+		if !reached(s) {
 			b.Class, b.Word = "late", "goal not reached"
 		}
 		return b
@@ -110,6 +112,13 @@ func barOf(r wire.RunRecord, n int, name string, now time.Time) stepBar {
 		b.Class, b.Word = "late", "past its deadline"
 	}
 	return b
+}
+
+// reached says whether a stay that has ended reached the goal of its step: then there is no note. Only step 2 notes, too, why the host stays
+// off once the Node is isolated.
+func reached(s wire.StepRecord) bool {
+	code, _, _ := strings.Cut(s.Note, ":")
+	return s.Note == "" || s.Step == "DeleteNode" && slices.Contains([]reason.Code{reason.OperatorOff, reason.FoundOff, reason.ConfirmedOff}, reason.Code(code))
 }
 
 // tagOf is the class of a result.

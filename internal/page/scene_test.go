@@ -33,7 +33,9 @@ type daemon struct {
 	blocked  []wire.Blocked
 	explain  wire.Explanation
 	err      error
-	asked    int // for the status
+	asked    int    // for the status
+	asking   func() // if not nil, is called for each status
+	slowLog  bool   // the audit log is never read to its end
 	happened chan struct{}
 }
 
@@ -41,6 +43,9 @@ func (d *daemon) Status(context.Context) (wire.Status, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
+	if d.asking != nil {
+		d.asking()
+	}
 	return d.status, d.err
 }
 
@@ -84,7 +89,11 @@ func (d *daemon) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, error
 	return tl, d.err
 }
 
-func (d *daemon) Audit(_ context.Context, q audit.Query, entry func(audit.Entry) error, _ func(audit.Break) error) error {
+func (d *daemon) Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, _ func(audit.Break) error) error {
+	if d.slowLog {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return entry(audit.Entry{Seq: 4711, At: q.Since, Run: q.Run, Type: "Action", Step: "DeleteNode", Message: "the Node was deleted"})
 }
 

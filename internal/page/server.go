@@ -270,6 +270,7 @@ func (p place) address() string {
 
 func (s *server) page(w http.ResponseWriter, r *http.Request, p place) {
 	v, err := s.hub.look(r.Context(), p)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a fenced that hangs may have taken longer already
 	if err != nil {
 		http.Error(w, "The page cannot be drawn: "+err.Error(), http.StatusServiceUnavailable)
 		return

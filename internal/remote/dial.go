@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,8 @@ const (
 	maxSaid = 4 << 10
 	// endTime is how long an ssh that nobody needs any more may take to end, before it is ended.
 	endTime = 2 * time.Second
+	// loginTime is how long a login may take that waits for no person. ssh itself bounds less: not what the files of a login do.
+	loginTime = 2 * time.Minute
 )
 
 // Dialer makes connections to the fenced of one host.
@@ -96,6 +99,8 @@ type Dialer struct {
 	Socket string // on that host, see CheckSocket; empty: what fencectl takes there
 	// Quiet: ssh asks nobody for a password, a passphrase or the key of the host.
 	Quiet bool
+
+	patience time.Duration // loginTime, if not 0
 
 	login sync.Mutex // one login at a time, so that no two ask one person
 
@@ -118,6 +123,11 @@ func (d *Dialer) dial(ctx context.Context, quiet bool) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	var late <-chan time.Time
+	patience := cmp.Or(d.patience, loginTime)
+	if quiet {
+		late = time.After(patience)
+	}
 	c, err := d.start(quiet)
 	if err != nil {
 		return nil, err
@@ -128,6 +138,9 @@ func (d *Dialer) dial(ctx context.Context, quiet bool) (net.Conn, error) {
 	case err = <-greeted:
 	case <-ctx.Done():
 		err = ctx.Err()
+		_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	case <-late:
+		err = &Error{Leg: SSH, Host: d.Host, Text: fmt.Sprintf("the login has not reached fencectl within %s", patience)}
 		_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -117,6 +118,17 @@ func TestDialEnds(t *testing.T) {
 	assert.Empty(t, d.open)
 	_, err := d.Dial(t.Context())
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// TestLoginThatHangs: nobody sits at a service, so it does not wait for ever for a login that never gets to fencectl.
+func TestLoginThatHangs(t *testing.T) {
+	d := fakeSSH(t, "exec sleep 1000")
+	d.Quiet, d.patience = true, 10*time.Millisecond
+	_, err := d.Dial(t.Context())
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.Contains(t, err.Error(), "ssh to anna@bastion failed: the login has not reached fencectl within 10ms")
+	assert.True(t, e.Temporary())
 }
 
 // TestJoinCarriesARefusal: a daemon may answer and close before it was asked; the answer arrives all the same.

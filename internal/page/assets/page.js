@@ -5,6 +5,7 @@
 const live = document.body.dataset.live;
 let rev = document.body.dataset.rev;
 let stream = null;
+let ended = false; // fencectl said so: whoever has its port later is somebody else
 let lost = null; // since when fencectl does not answer
 
 // become makes element a what b is, and touches nothing that is the same.
@@ -94,7 +95,7 @@ function link(text) {
 }
 
 function connect() {
-  if (stream || !live) return;
+  if (stream || ended || !live) return;
   const address = new URL(live, location.href);
   address.searchParams.set("rev", rev);
   stream = new EventSource(address);
@@ -104,6 +105,7 @@ function connect() {
     apply(JSON.parse(e.data));
   };
   stream.addEventListener("end", () => {
+    ended = true;
     stream.close();
     link("fencectl ui has ended.");
   });
