@@ -222,6 +222,17 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 	require.Equal(t, what(filepath.Join(dist, filepath.Base(rebuilt[0]))), what(rebuilt[0]))
 }
 
+// TestRPMIsOfItsArchitecture: the programs are of the architecture that the RPM names, also where the builder is of the other one.
+func TestRPMIsOfItsArchitecture(t *testing.T) {
+	need(t, "rpmspec", "rpm")
+	spec := filepath.Join(t.TempDir(), "fenced.spec")
+	sh(t, `sed 's/@VERSION@/0.1.0/; s/@DAY@/Fri Nov 20 2026/' rpm/fenced.spec >"$1"`, spec)
+	for target, arch := range map[string]string{"x86_64": "amd64", "aarch64": "arm64"} {
+		text := output(t, "rpmspec", "--target", target, "-P", spec)
+		require.Regexp(t, `(?m)^GOARCH=`+arch+` go build .* -o bin/ \./cmd/\.\.\.$`, text, target)
+	}
+}
+
 // TestRPMForARM builds for another kind of machine than this one.
 func TestRPMForARM(t *testing.T) {
 	dice.OnlyInSoak(t) // it costs another build
