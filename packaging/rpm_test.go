@@ -175,14 +175,19 @@ func TestRPMScriptlets(t *testing.T) {
 	}
 }
 
+// hasTheRevision: fenced_build_info of this daemon says of which commit it is.
+func hasTheRevision(t *testing.T, daemon string) {
+	t.Helper()
+	commit, _, _ := strings.Cut(strings.TrimSpace(output(t, "./revision.sh")), "-")
+	require.True(t, bytes.Contains(must.Do(os.ReadFile(daemon))(t), []byte(commit)), "%s has not the revision %s", daemon, commit)
+}
+
 func TestPackagedProgramsRun(t *testing.T) {
 	root := rpmRoot(t)
 	daemon := filepath.Join(root, "usr/libexec/fenced/fenced")
 	require.Equal(t, "fenced 0.1.0\n", output(t, daemon, "--version"))
 	if os.Getenv("FENCED_RPM") == "" { // a given one may be older
-		commit, _, _ := strings.Cut(strings.TrimSpace(output(t, "./revision.sh")), "-")
-		program := must.Do(os.ReadFile(daemon))(t)
-		require.True(t, bytes.Contains(program, []byte(commit)), "fenced_build_info has the revision %s", commit)
+		hasTheRevision(t, daemon)
 	}
 	require.Contains(t, output(t, filepath.Join(root, "usr/bin/fencectl"), "version"), "0.1.0")
 	link := must.Do(os.Readlink(filepath.Join(root, "usr/bin/fenced")))(t)
@@ -490,6 +495,9 @@ func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 	assert.Contains(t, output(t, "dpkg-deb", "--info", deb, "postinst"), "\n"+strings.Join(chowned, "\n")+"\n")
 	assert.Equal(t, "/etc/fenced/fenced.yaml\n", output(t, "dpkg-deb", "--info", deb, "conffiles"))
 	assert.Regexp(t, `(?m)^Depends: systemd \(>= 252\)$`, output(t, "dpkg-deb", "--info", deb, "control"))
+	root := t.TempDir()
+	sh(t, `dpkg-deb --extract "$1" "$2"`, deb, root)
+	hasTheRevision(t, filepath.Join(root, "usr/libexec/fenced/fenced"))
 }
 
 // TestLintian: what lintian says of the package, but for what its committed overrides explain.
