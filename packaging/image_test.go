@@ -211,6 +211,7 @@ func unpackImage(t *testing.T, image, root string) {
 	plain := must.Do(exec.Command("sh", "-c", `gzip -dc <"$1"`, "sh", blob(manifest.Layers[0].Digest)).Output())(t)
 	assert.Equal(t, []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}, config.RootFS.DiffIDs)
 	sh(t, `mkdir "$2" && gzip -dc <"$1" | tar -xpf - --numeric-owner -C "$2"`, blob(manifest.Layers[0].Digest), root)
+	hasTheRevision(t, filepath.Join(root, "usr/libexec/fenced/fenced"))
 	for path, want := range map[string]string{"var/lib/fenced": "65532 65532 700", "run/fenced": "65532 65533 2755", "usr/bin/fencectl": "0 0 755"} {
 		assert.Equal(t, want+"\n", output(t, "stat", "-c", "%u %g %a", filepath.Join(root, path)), path)
 	}

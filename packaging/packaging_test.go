@@ -22,6 +22,9 @@ import (
 // scratch holds the one RPM that all tests look at.
 var scratch string
 
+// revisionBefore is the revision of the source before the tests build anything of it.
+var revisionBefore string
+
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "fenced-packaging")
 	if err != nil {
@@ -29,6 +32,12 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	scratch = dir
+	text, err := exec.Command("./revision.sh").Output()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	revisionBefore = string(text)
 	pace.Together(3) // the parallel tests boot a systemd, and mostly wait
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {

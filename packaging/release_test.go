@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -53,6 +54,23 @@ func TestOneFileSaysWhoReleases(t *testing.T) {
 	found, err := exec.Command("grep", "-rlE", `(maintainers|security)@`, "--include=*", "--exclude=*_test.go", "--exclude=*.sum", ".").Output()
 	require.NoError(t, err)
 	require.Equal(t, []string{"./project"}, lines(string(found)))
+}
+
+// projectVersion is the version that a release has.
+func projectVersion(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(output(t, "./project.sh", "version"))
+}
+
+// TestImagesNamedAreOfTheVersion: what names the image of a release names that of this version.
+func TestImagesNamedAreOfTheVersion(t *testing.T) {
+	for _, file := range []string{"image/fenced.container", "image/ironic-sidecar.yaml", "../docs/install.md"} {
+		named := regexp.MustCompile(`\blocalhost/fenced:([\w.+~-]*\w)`).FindAllStringSubmatch(readFile(t, file), -1)
+		require.NotEmpty(t, named, file)
+		for _, m := range named {
+			assert.Equal(t, projectVersion(t), m[1], file)
+		}
+	}
 }
 
 // TestReleaseIsSigned: the key signs each RPM and the list of sums; the list and the provenance are of the signed files, and another byte
@@ -120,16 +138,18 @@ func TestReleaseTwice(t *testing.T) {
 	sh(t, `cd "$1" && sha256sum --strict --quiet -c SHA256SUMS`, first)
 
 	names, _ := provenance(t, first)
+	name := "fenced-" + projectVersion(t)
+	deb := strings.Replace(name, "-", "_", 1)
 	assert.ElementsMatch(t, []string{
-		"fenced-0.1.0-1.aarch64.rpm", "fenced-0.1.0-1.src.rpm", "fenced-0.1.0-1.x86_64.rpm", "fenced_0.1.0_amd64.deb", "fenced_0.1.0_arm64.deb",
-		"fenced-0.1.0-image.oci.tar", "fenced-0.1.0-linux-amd64.tar.gz", "fenced-0.1.0-linux-arm64.tar.gz", "fenced-0.1.0-amd64.cdx.json", "fenced-0.1.0-arm64.cdx.json",
+		name + "-1.aarch64.rpm", name + "-1.src.rpm", name + "-1.x86_64.rpm", deb + "_amd64.deb", deb + "_arm64.deb",
+		name + "-image.oci.tar", name + "-linux-amd64.tar.gz", name + "-linux-arm64.tar.gz", name + "-amd64.cdx.json", name + "-arm64.cdx.json",
 	}, names)
 
 	// The tarball installs.
-	sh(t, `cd "$1" && mkdir tar root && tar -xzf "first/fenced-0.1.0-linux-amd64.tar.gz" -C tar && tar/fenced-0.1.0-linux-amd64/packaging/install.sh "$1/root" /usr`, dir)
-	assert.Equal(t, "fenced 0.1.0\n", output(t, filepath.Join(dir, "root/usr/bin/fenced"), "--version"))
+	sh(t, `cd "$1" && mkdir tar root && tar -xzf "first/$2-linux-amd64.tar.gz" -C tar && "tar/$2-linux-amd64/packaging/install.sh" "$1/root" /usr`, dir, name)
+	assert.Equal(t, "fenced "+projectVersion(t)+"\n", output(t, filepath.Join(dir, "root/usr/bin/fenced"), "--version"))
 
-	sh(t, `mkdir "$1/image" && tar -xf "$1/first/fenced-0.1.0-image.oci.tar" -C "$1/image"`, dir)
+	sh(t, `mkdir "$1/image" && tar -xf "$1/first/$2-image.oci.tar" -C "$1/image"`, dir, name)
 	type index struct {
 		Manifests []struct {
 			Digest   string

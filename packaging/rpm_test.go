@@ -175,14 +175,24 @@ func TestRPMScriptlets(t *testing.T) {
 	}
 }
 
+// hasTheRevision: fenced_build_info of this daemon says of which commit it is. Somebody may commit while the tests run.
+func hasTheRevision(t *testing.T, daemon string) {
+	t.Helper()
+	program := must.Do(os.ReadFile(daemon))(t)
+	has := func(revision string) bool {
+		commit, _, _ := strings.Cut(strings.TrimSpace(revision), "-")
+		return commit != "" && bytes.Contains(program, []byte(commit))
+	}
+	now := output(t, "./revision.sh")
+	require.True(t, has(revisionBefore) || has(now), "%s has neither the revision %s nor %s", daemon, revisionBefore, now)
+}
+
 func TestPackagedProgramsRun(t *testing.T) {
 	root := rpmRoot(t)
 	daemon := filepath.Join(root, "usr/libexec/fenced/fenced")
 	require.Equal(t, "fenced 0.1.0\n", output(t, daemon, "--version"))
 	if os.Getenv("FENCED_RPM") == "" { // a given one may be older
-		commit, _, _ := strings.Cut(strings.TrimSpace(output(t, "./revision.sh")), "-")
-		program := must.Do(os.ReadFile(daemon))(t)
-		require.True(t, bytes.Contains(program, []byte(commit)), "fenced_build_info has the revision %s", commit)
+		hasTheRevision(t, daemon)
 	}
 	require.Contains(t, output(t, filepath.Join(root, "usr/bin/fencectl"), "version"), "0.1.0")
 	link := must.Do(os.Readlink(filepath.Join(root, "usr/bin/fenced")))(t)
@@ -220,6 +230,17 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 		return output(t, "rpm", "-qp", "--scripts", "--requires", "--provides", "--qf", `%{NEVRA} [%{PAYLOADDIGEST}]\n`, rpm)
 	}
 	require.Equal(t, what(filepath.Join(dist, filepath.Base(rebuilt[0]))), what(rebuilt[0]))
+}
+
+// TestRPMIsOfItsArchitecture: the programs are of the architecture that the RPM names, also where the builder is of the other one.
+func TestRPMIsOfItsArchitecture(t *testing.T) {
+	need(t, "rpmspec", "rpm")
+	spec := filepath.Join(t.TempDir(), "fenced.spec")
+	sh(t, `sed 's/@VERSION@/0.1.0/; s/@DAY@/Fri Nov 20 2026/' rpm/fenced.spec >"$1"`, spec)
+	for target, arch := range map[string]string{"x86_64": "amd64", "aarch64": "arm64"} {
+		text := output(t, "rpmspec", "--target", target, "-P", spec)
+		require.Regexp(t, `(?m)^GOARCH=`+arch+` go build .* -o bin/ \./cmd/\.\.\.$`, text, target)
+	}
 }
 
 // TestRPMForARM builds for another kind of machine than this one.
@@ -415,15 +436,18 @@ func TestRPMIsSigned(t *testing.T) {
 	require.Contains(t, string(text2), "gpg has no secret key 'nobody@fenced.invalid'")
 }
 
-func buildDeb(out string) (string, error) {
-	cmd := exec.Command("deb/build.sh", "0.1.0", out)
+func buildDeb(version, out string) (string, error) {
+	cmd := exec.Command("deb/build.sh", version, out)
 	cmd.Env = append(os.Environ(), "DEB_COMPRESS=none", "DEB_TARGET=amd64")
 	text, err := cmd.CombinedOutput()
-	return filepath.Join(out, "fenced_0.1.0_amd64.deb"), wrapOutput(err, text)
+	return filepath.Join(out, "fenced_"+version+"_amd64.deb"), wrapOutput(err, text)
 }
 
 // builtDeb is the Debian package of this tree, built once.
-var builtDeb = sync.OnceValues(func() (string, error) { return buildDeb(filepath.Join(scratch, "deb")) })
+var builtDeb = sync.OnceValues(func() (string, error) { return buildDeb("0.1.0", filepath.Join(scratch, "deb")) })
+
+// builtNewDeb is the Debian package of a version after this one, built once.
+var builtNewDeb = sync.OnceValues(func() (string, error) { return buildDeb(newVersion, filepath.Join(scratch, "deb")) })
 
 func debFile(t *testing.T) string {
 	t.Helper()
@@ -479,6 +503,9 @@ func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 	assert.Contains(t, output(t, "dpkg-deb", "--info", deb, "postinst"), "\n"+strings.Join(chowned, "\n")+"\n")
 	assert.Equal(t, "/etc/fenced/fenced.yaml\n", output(t, "dpkg-deb", "--info", deb, "conffiles"))
 	assert.Regexp(t, `(?m)^Depends: systemd \(>= 252\)$`, output(t, "dpkg-deb", "--info", deb, "control"))
+	root := t.TempDir()
+	sh(t, `dpkg-deb --extract "$1" "$2"`, deb, root)
+	hasTheRevision(t, filepath.Join(root, "usr/libexec/fenced/fenced"))
 }
 
 // TestLintian: what lintian says of the package, but for what its committed overrides explain.
@@ -494,7 +521,7 @@ func TestLintian(t *testing.T) {
 func TestDebIsReproducible(t *testing.T) {
 	first := debFile(t)
 	t.Setenv("TZ", "Asia/Kathmandu")
-	second := must.Do(buildDeb(filepath.Join(t.TempDir(), "deb")))(t)
+	second := must.Do(buildDeb("0.1.0", filepath.Join(t.TempDir(), "deb")))(t)
 	require.Equal(t, sum(t, first), sum(t, second))
 }
 
@@ -506,15 +533,26 @@ func TestDebScriptsStartNothing(t *testing.T) {
 	}
 }
 
-// TestLifeOfTheDeb lets dpkg install, upgrade, remove and purge it under a real systemd.
-func TestLifeOfTheDeb(t *testing.T) {
+// TestLifeOfTheDeb lets dpkg install, upgrade, remove and purge it under a real systemd: that of this machine, in CI Debian 12.
+func TestLifeOfTheDeb(t *testing.T) { lifeOfTheDeb(t) }
+
+// TestLifeOfTheDebUnderNewerSystemd does it with the dpkg and the systemd of Debian 13.
+func TestLifeOfTheDebUnderNewerSystemd(t *testing.T) {
+	needBoot(t)
+	lifeOfTheDeb(t, newerTree(t))
+}
+
+func lifeOfTheDeb(t *testing.T, env ...string) {
+	t.Helper()
 	needBoot(t)
 	dir := shareScript(t, "deb.sh")
-	sh(t, `umask 022; cp "$2" "$1/fenced.deb"; cp testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"`, dir, debFile(t))
-	console, err := boot(t, dir, "administrator.service")
+	older := debFile(t)
+	newer := must.Do(builtNewDeb())(t)
+	sh(t, `umask 022; cp "$2" "$1/older.deb"; cp "$3" "$1/newer.deb"; cp testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"`, dir, older, newer)
+	console, err := boot(t, dir, "administrator.service", env...)
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
-		"ok installed, and nothing is started", "ok started", "ok again: restarted, and the configuration kept", "ok removed: stopped, state and configuration kept", "ok purged: state kept",
+		"ok installed, and nothing is started", "ok started", "ok upgraded: restarted, and the configuration kept", "ok removed: stopped, state and configuration kept", "ok purged: state kept",
 	}, lines(said), "%s%s", complained, console)
 }

@@ -16,9 +16,9 @@ answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/
 
 main() { systemctl show --value -p MainPID fenced; }
 
-again() { DEBIAN_FRONTEND=noninteractive dpkg --force-depends -i /share/fenced.deb >/tmp/answer 2>&1; }
+put() { DEBIAN_FRONTEND=noninteractive dpkg --force-depends -i "/share/$1.deb" >/tmp/answer 2>&1; }
 
-again
+put older
 not systemctl is-enabled --quiet fenced
 not systemctl is-active --quiet fenced
 not systemctl is-enabled --quiet fenced.socket
@@ -35,13 +35,15 @@ is "fenced fenced-view 660" /run/fenced/fenced.sock
 echo "ok started"
 
 old=$(main)
-again
+put newer
+[ "$(dpkg-query -W -f '${Version}' fenced)" = 0.2.0 ]
 answers
+fencectl status -o json | tr -d ' \n' | grep -q '"version":"0.2.0"'
 [ "$(main)" != "$old" ]
 systemctl is-enabled --quiet fenced
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml
 is "root fenced 640" /etc/fenced/fenced.yaml
-echo "ok again: restarted, and the configuration kept"
+echo "ok upgraded: restarted, and the configuration kept"
 
 dpkg --remove fenced >/tmp/answer 2>&1
 [ "$(main)" = 0 ]

@@ -49,8 +49,8 @@ var pieces = map[string]piece{
 		map[string]any{"protectNodes.enabled": true}, []string{"protect-nodes"}, nil, ""},
 	"components/requests": {"Beside any: the kinds FencedRemediation and FencedRemediationTemplate, and the role of the controllers that make such requests.",
 		nil, nil, []string{"crds/fenced.io_fencedremediations.yaml", "crds/fenced.io_fencedremediationtemplates.yaml", "crds/rbac.yaml"}, ""},
-	"components/alerts": {"Beside any, where the Prometheus operator is: the alerts as a PrometheusRule.",
-		map[string]any{}, []string{"prometheusrule"}, nil, ""},
+	"components/alerts": {"Beside any, where the Prometheus operator is and scrapes fenced as the job fenced: the alerts as a PrometheusRule.",
+		map[string]any{"monitoring.targets": []string{"any"}}, []string{"prometheusrule"}, nil, ""},
 	"components/namespace": {"Beside any, where an applier makes everything. It takes over a namespace fenced that somebody else has made: see first that there is none.",
 		nil, nil, nil, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fenced}\n"},
 }

@@ -192,7 +192,10 @@ func TestMonitoringIsRenderedWhereItsKindsAre(t *testing.T) {
 	without := render(t, values)
 	assert.NotContains(t, without, "PrometheusRule fenced fenced")
 	assert.NotContains(t, without, "ScrapeConfig fenced fenced")
-	with := render(t, values, "monitoring.coreos.com/v1/PrometheusRule", "monitoring.coreos.com/v1alpha1/ScrapeConfig")
+	kinds := []string{"monitoring.coreos.com/v1/PrometheusRule", "monitoring.coreos.com/v1alpha1/ScrapeConfig"}
+	assert.NotContains(t, render(t, nil, kinds...), "PrometheusRule fenced fenced", "where no fenced is scraped, FencedDown fires at once")
+	assert.Contains(t, render(t, daemonValues(), kinds...), "PrometheusRule fenced fenced")
+	with := render(t, values, kinds...)
 	var rules object
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "prometheus/fenced.rules.yaml")), &rules))
 	rule := with["PrometheusRule fenced fenced"]
