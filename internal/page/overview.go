@@ -105,7 +105,7 @@ func figuresOf(s *snapshot) []figure {
 	}
 	look, runs, blocked := len(s.status.Degradations()), len(s.status.Runs), len(s.status.Blocked)+s.status.BlockedMore
 	return []figure{
-		{"To look at", "#s-attention", look, 0, bad(look, "warn")},
+		{"Needs attention", "#s-attention", look, 0, bad(look, "warn")},
 		{"Open runs", "#s-runs", runs, 0, bad(runs, "busy")},
 		{"Blocked", "#s-blocked", blocked, 0, bad(blocked, "bad")},
 		{"Healthy Nodes", "#s-map", healthy, len(s.nodes), ""},
