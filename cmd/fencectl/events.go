@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os/exec"
 
 	"github.com/spf13/cobra"
@@ -28,9 +27,9 @@ func newEventsCommand(c *cli) *cobra.Command {
 refusals, failures. With --follow the command goes on and prints each event as it
 happens. With -o json each event is one line. The audit log has all of the past.
 
-With --resume the command begins after the last event that it gave out before, and
+With --resume the command begins after the last event that it delivered before, and
 keeps that place in FILE. With --follow it then connects again by itself when fenced
-restarts or ssh breaks. Each event that fenced still keeps is given out at least once.
+restarts or ssh breaks. Each event that fenced still keeps is delivered at least once.
 fenced keeps the newest 2048, and forgets them when it stops: the event Missed says
 that some are lost, and the event Restarted that some may be.
 
@@ -53,13 +52,9 @@ PROGRAM is run again, at first after a second, at last every minute.`,
 func (c *cli) events(ctx context.Context, o eventsOptions) error {
 	if o.resume == "" {
 		if o.exec != "" {
-			return usageError(errors.New("--exec needs --resume: an event that was not taken is given out again"), "fencectl events --follow --resume FILE --exec PROGRAM")
+			return usageError(errors.New("--exec needs --resume: an event that was not taken is delivered again"), "fencectl events --follow --resume FILE --exec PROGRAM")
 		}
-		list := c.client().KeptEvents(ctx)
-		if o.follow {
-			list = c.client().Events(ctx, 0)
-		}
-		return c.giveOut(ctx, list, c.printOneEvent)
+		return c.printEvents(ctx, o.follow)
 	}
 	f := follower{c: c, o: o}
 	if o.exec != "" {
@@ -76,9 +71,9 @@ func (c *cli) events(ctx context.Context, o eventsOptions) error {
 	return f.run(ctx)
 }
 
-// giveOut gives each event of a list to take, until ctx is done.
-func (c *cli) giveOut(ctx context.Context, list iter.Seq2[wire.Event, error], take func(wire.Event) error) error {
-	for e, err := range list {
+// printEvents prints the events that the daemon keeps and, with follow, each new one until ctx is done.
+func (c *cli) printEvents(ctx context.Context, follow bool) error {
+	for e, err := range c.client().EventsAfter(ctx, "", 0, follow) {
 		if ctx.Err() != nil { // interrupted, which is how --follow ends
 			return nil
 		}
@@ -88,7 +83,7 @@ func (c *cli) giveOut(ctx context.Context, list iter.Seq2[wire.Event, error], ta
 		if c.cluster != "" && e.Cluster != c.cluster {
 			continue
 		}
-		if err := take(e); err != nil {
+		if err := c.printOneEvent(e); err != nil {
 			return err
 		}
 	}

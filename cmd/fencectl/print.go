@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/page"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -108,16 +109,7 @@ const minWidth = 60
 // maxWidth is how wide a table may be, unless -o wide asks for more.
 const maxWidth = 120
 
-// span writes a duration as precisely as people care.
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return duration.HumanDuration(d)
-}
+func span(d time.Duration) string { return page.Span(d) }
 
 // when writes a moment for a table: how long ago it was, or in how long it comes; with -o wide
 // the moment itself. "-" is none.
@@ -149,12 +141,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, "-") }
 
 // printValue prints an answer that the program made itself.
 func (c *cli) printValue(v any, table func() error, names ...string) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/wire"
 )
 
-// The events that fencectl itself gives out, about the others. Their seq is 0.
+// The events that fencectl itself adds, about the others. Their seq is 0.
 const (
 	eventMissed    = "Missed"    // so many are lost
 	eventRestarted = "Restarted" // fenced has restarted: the end of the stream before may be lost
@@ -50,7 +50,7 @@ func (p *pause) wait(ctx context.Context) bool {
 	}
 }
 
-// place is the last event that was given out.
+// place is the last event that was delivered.
 type place struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq"`
@@ -110,12 +110,12 @@ func writeWhole(path string, text []byte) (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// follower gives out each event after a place, and keeps the place.
+// follower delivers each event after a place, and keeps the place.
 type follower struct {
-	c     *cli
-	o     eventsOptions
-	place place
-	told  string // what was said last about a failure
+	c           *cli
+	o           eventsOptions
+	place       place
+	lastFailure string // what was said last about one
 }
 
 // run reads until the events end or ctx is done. What may heal by itself, it waits for.
@@ -153,13 +153,13 @@ func mayHeal(err error) bool {
 
 // say tells of a failure once, until it is another one.
 func (f *follower) say(text string) {
-	if text != f.told {
-		f.told = text
+	if text != f.lastFailure {
+		f.lastFailure = text
 		fmt.Fprintf(f.c.errs, "fencectl: %s\n", escapeControl(text))
 	}
 }
 
-// read gives out events over one connection.
+// read delivers events over one connection.
 func (f *follower) read(ctx context.Context) error {
 	for e, err := range f.c.client().EventsAfter(ctx, f.place.Stream, f.place.Seq, f.o.follow) {
 		if err != nil {
@@ -168,12 +168,12 @@ func (f *follower) read(ctx context.Context) error {
 		if e.Stream == "" {
 			return &exitError{code: exitFailure, err: errors.New("read the events: fenced there is too old for --resume: it does not name its stream of events"), hint: []string{"upgrade fenced"}}
 		}
-		f.told = ""
+		f.lastFailure = ""
 		for _, e := range append(f.place.gap(e), e) {
 			if f.c.cluster != "" && e.Cluster != "" && e.Cluster != f.c.cluster {
 				continue
 			}
-			if err := f.give(ctx, e); err != nil {
+			if err := f.deliver(ctx, e); err != nil {
 				return err
 			}
 		}
@@ -186,23 +186,23 @@ func (f *follower) read(ctx context.Context) error {
 }
 
 // gap says what is missing between the place and the next event.
-func (p place) gap(next wire.Event) (told []wire.Event) {
-	tell := func(kind, text string) {
-		told = append(told, wire.Event{At: next.At, Type: kind, Stream: next.Stream, Message: text})
+func (p place) gap(next wire.Event) (list []wire.Event) {
+	add := func(kind, text string) {
+		list = append(list, wire.Event{At: next.At, Type: kind, Stream: next.Stream, Message: text})
 	}
 	after := p.Seq
 	if p.Stream != "" && p.Stream != next.Stream {
-		tell(eventRestarted, fmt.Sprintf("fenced has restarted. Events after number %d of the stream before are lost, if there were any: fencectl audit show has them", p.Seq))
+		add(eventRestarted, fmt.Sprintf("fenced has restarted. Events after number %d of the stream before are lost, if there were any: fencectl audit show has them", p.Seq))
 		after = 0
 	}
 	if p.Stream != "" && next.Seq > after+1 {
-		tell(eventMissed, fmt.Sprintf("%d events before the next one are lost: fencectl audit show has them", next.Seq-after-1))
+		add(eventMissed, fmt.Sprintf("%d events before the next one are lost: fencectl audit show has them", next.Seq-after-1))
 	}
-	return told
+	return list
 }
 
-// give gives out one event: it is printed, or the program has taken it.
-func (f *follower) give(ctx context.Context, e wire.Event) error {
+// deliver delivers one event: it is printed, or the program has taken it.
+func (f *follower) deliver(ctx context.Context, e wire.Event) error {
 	if f.o.exec == "" {
 		if err := f.c.printOneEvent(e); err != nil {
 			return &exitError{code: exitFailure, err: fmt.Errorf("print an event: %w", err)}

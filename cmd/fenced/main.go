@@ -21,16 +21,16 @@ import (
 // version and revision are set by the linker. Where a package is built, there is no git that Go could ask.
 var version, revision = "development", ""
 
-// sourceRevision is the commit of the source, with "-modified" if the tree had other changes; "unknown" if nobody told.
+// sourceRevision is the commit of the source, with "-modified" if the tree had other changes; "unknown" if neither the linker nor Go knows it.
 func sourceRevision() string {
-	told := map[string]string{}
+	settings := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			told[s.Key] = s.Value
+			settings[s.Key] = s.Value
 		}
 	}
-	commit := cmp.Or(revision, told["vcs.revision"], "unknown")
-	if revision == "" && told["vcs.modified"] == "true" {
+	commit := cmp.Or(revision, settings["vcs.revision"], "unknown")
+	if revision == "" && settings["vcs.modified"] == "true" {
 		commit += "-modified"
 	}
 	return commit

@@ -123,16 +123,8 @@ var ErrCutAudit = errors.New("the answer about the audit log is not whole")
 // ErrCutAudit if there may be more entries.
 func (c *Client) Audit(ctx context.Context, q audit.Query) iter.Seq2[wire.AuditLine, error] {
 	return func(yield func(wire.AuditLine, error) bool) {
-		resp, err := c.open(ctx, http.MethodGet, "/v1/audit", auditValues(q), nil)
+		resp, err := c.openStream(ctx, "/v1/audit", auditValues(q))
 		if err != nil {
-			yield(wire.AuditLine{}, err)
-			return
-		}
-		if resp.StatusCode != http.StatusOK {
-			body, err := readAnswer(resp)
-			if err == nil {
-				err = decodeError(resp.StatusCode, body)
-			}
 			yield(wire.AuditLine{}, err)
 			return
 		}

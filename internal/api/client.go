@@ -233,6 +233,19 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 // ErrPerhapsSent is in the chain of an error of an order whose connection broke before the answer.
 var ErrPerhapsSent = errors.New("the order may have been sent, and fenced may carry it out")
 
+// openStream asks for an answer that is read as it comes. An answer other than 200 is an error.
+func (c *Client) openStream(ctx context.Context, path string, q url.Values) (*http.Response, error) {
+	resp, err := c.open(ctx, http.MethodGet, path, q, nil)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
+	}
+	body, err := readAnswer(resp)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
+	}
+	return nil, decodeError(resp.StatusCode, body)
+}
+
 func readAnswer(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))

@@ -81,12 +81,12 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 func TestKeptEventsEnd(t *testing.T) {
 	c := New(serve(t, &fake{events: []wire.Event{{Seq: 1}, {Seq: 2}}}, Roles{}))
 	var got []uint64
-	for e, err := range c.KeptEvents(t.Context()) {
+	for e, err := range c.EventsAfter(t.Context(), "", 0, false) {
 		require.NoError(t, err)
 		got = append(got, e.Seq)
 	}
 	assert.Equal(t, []uint64{1, 2}, got)
-	for _, err := range New(filepath.Join(t.TempDir(), "none")).KeptEvents(t.Context()) {
+	for _, err := range New(filepath.Join(t.TempDir(), "none")).EventsAfter(t.Context(), "", 0, false) {
 		require.ErrorIs(t, err, ErrUnreachable)
 	}
 }

@@ -138,16 +138,12 @@ const maxEventBytes = 1 << 20
 // Events follows the daemon's events after the given sequence number until ctx
 // is done or the stream breaks; a break is yielded as the last error.
 func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
-	return c.readEvents(ctx, url.Values{"after": {strconv.FormatUint(after, 10)}})
+	return c.EventsAfter(ctx, "", after, true)
 }
 
-// KeptEvents reads the events that the daemon keeps, and ends.
-func (c *Client) KeptEvents(ctx context.Context) iter.Seq2[wire.Event, error] {
-	return c.readEvents(ctx, url.Values{"follow": {"false"}})
-}
-
-// EventsAfter reads those that come after one of a stream, as its Stream and Seq say: the rest of that stream or, after a restart of the
-// daemon, all that it keeps of the new one. With follow it goes on as Events does.
+// EventsAfter reads the events after one, which its Stream and Seq name: the rest of that stream or, after a restart of the
+// daemon, all that it keeps of the new one. Without a stream and with 0 that is all that the daemon keeps. With follow it goes
+// on as Events does.
 func (c *Client) EventsAfter(ctx context.Context, stream string, after uint64, follow bool) iter.Seq2[wire.Event, error] {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}}
 	if stream != "" {
@@ -156,21 +152,9 @@ func (c *Client) EventsAfter(ctx context.Context, stream string, after uint64, f
 	if !follow {
 		q.Set("follow", "false")
 	}
-	return c.readEvents(ctx, q)
-}
-
-func (c *Client) readEvents(ctx context.Context, q url.Values) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
-		resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil)
+		resp, err := c.openStream(ctx, "/v1/events", q)
 		if err != nil {
-			yield(wire.Event{}, err)
-			return
-		}
-		if resp.StatusCode != http.StatusOK {
-			body, err := readAnswer(resp)
-			if err == nil {
-				err = decodeError(resp.StatusCode, body)
-			}
 			yield(wire.Event{}, err)
 			return
 		}
@@ -187,7 +171,7 @@ func (c *Client) readEvents(ctx context.Context, q url.Values) iter.Seq2[wire.Ev
 				return
 			}
 		}
-		if ctx.Err() == nil && (lines.Err() != nil || !q.Has("follow")) {
+		if ctx.Err() == nil && (lines.Err() != nil || follow) {
 			yield(wire.Event{}, fmt.Errorf("%w: the event stream ended: %w", ErrUnreachable, cmp.Or(lines.Err(), io.EOF)))
 		}
 	}
@@ -232,16 +216,9 @@ func (p *deadlineWriter) Write(b []byte) (int, error) {
 
 // Export writes the daemon's whole state to w. After an error, discard what was written.
 func (c *Client) Export(ctx context.Context, w io.Writer) error {
-	resp, err := c.open(ctx, http.MethodGet, "/v1/export", nil, nil)
+	resp, err := c.openStream(ctx, "/v1/export", nil)
 	if err != nil {
 		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		body, err := readAnswer(resp)
-		if err != nil {
-			return fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
-		}
-		return decodeError(resp.StatusCode, body)
 	}
 	defer resp.Body.Close()
 	end := &lastLine{}

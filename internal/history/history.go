@@ -4,7 +4,9 @@
 package history
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -31,13 +34,7 @@ type Period struct {
 
 // overlap is how much of a span is in the period. A zero end is that of the period.
 func (p Period) overlap(from, to time.Time) time.Duration {
-	if to.IsZero() || to.After(p.Until) {
-		to = p.Until
-	}
-	if from.Before(p.Since) {
-		from = p.Since
-	}
-	return max(0, to.Sub(from))
+	return max(0, times.Sooner(to, p.Until).Sub(times.Later(from, p.Since)))
 }
 
 // touches returns whether a span has a moment in the period.
@@ -146,9 +143,6 @@ func deviceIn(message string) string {
 	return message
 }
 
-// againWithin is how long after a start what is still so is told again. What was not told by then had ended, nobody saw when.
-const againWithin = 15 * time.Minute
-
 // runs follows the runs that began in the period.
 type runs struct {
 	period   Period
@@ -156,8 +150,7 @@ type runs struct {
 	known    map[string]bool // the IDs of all that began in the period
 	count    int
 	byResult map[string]int // of those that have ended
-	ended    []wire.PeriodRun
-	more     int // ended that are not in the list any more
+	ended    newest[wire.PeriodRun]
 	dropped  int
 	samples  map[string][]time.Duration // by phase
 }
@@ -215,15 +208,7 @@ func (rs *runs) step(e audit.Entry) {
 	}
 	delete(rs.open, e.Run)
 	rs.byResult[r.Result]++
-	rs.list(r.PeriodRun)
-}
-
-// list adds a run that has ended.
-func (rs *runs) list(r wire.PeriodRun) {
-	if rs.ended = append(rs.ended, r); len(rs.ended) > 2*maxShown {
-		rs.more += len(rs.ended) - maxShown
-		rs.ended = append(rs.ended[:0], rs.ended[len(rs.ended)-maxShown:]...)
-	}
+	rs.ended.add(r.PeriodRun, maxShown)
 }
 
 // act takes in an action: the isolation says what proved the host off.
@@ -272,8 +257,8 @@ func (rs *runs) addStored(list []wire.RunRecord) (onlyThere int) {
 			rs.addUnlogged(r)
 		}
 	}
-	for i := range rs.ended {
-		complete(&rs.ended[i], stored[rs.ended[i].ID])
+	for i := range rs.ended.list {
+		complete(&rs.ended.list[i], stored[rs.ended.list[i].ID])
 	}
 	for id, r := range rs.open {
 		complete(&r.PeriodRun, stored[id])
@@ -290,7 +275,7 @@ func (rs *runs) addUnlogged(r *wire.RunRecord) {
 		return
 	}
 	rs.byResult[r.Result]++
-	rs.list(run)
+	rs.ended.add(run, maxShown)
 }
 
 // complete adds to a run of the log what its record knows.
@@ -308,14 +293,15 @@ func complete(r *wire.PeriodRun, stored *wire.RunRecord) {
 
 // report counts the runs by result, those that are open by what they are now.
 func (rs *runs) report() wire.FencedInPeriod {
-	out := wire.FencedInPeriod{Count: rs.count, ByResult: maps.Clone(rs.byResult), Runs: append([]wire.PeriodRun{}, rs.ended...)}
+	out := wire.FencedInPeriod{Count: rs.count, ByResult: maps.Clone(rs.byResult)}
+	all := newest[wire.PeriodRun]{slices.Clone(rs.ended.list), rs.ended.more}
 	for _, r := range rs.open {
 		out.ByResult[r.Result]++
-		out.Runs = append(out.Runs, r.PeriodRun)
+		all.list = append(all.list, r.PeriodRun)
 	}
-	sortRuns(out.Runs)
-	out.Runs, out.RunsMore = newest(out.Runs)
-	out.RunsMore += rs.more
+	out.Runs, out.RunsMore = all.shown(func(a, b wire.PeriodRun) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
+	})
 	return out
 }
 

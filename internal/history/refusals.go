@@ -22,8 +22,7 @@ type target struct{ cluster, name string }
 type refusal struct {
 	code  string
 	since time.Time
-	doubt time.Time // it was so at this time, and a start since then has not told it again
-	again time.Time // until when that start tells it
+	doubt
 }
 
 // refusals follows what was refused, by reason, and what would have been fenced had fenced not only observed.
@@ -33,8 +32,7 @@ type refusals struct {
 	byCode  map[string]*refusedReason
 	wanted  map[target]*wire.ObservedTarget // a check wants these remediated, and fenced only observes
 	asking  map[target][]pair               // the pairs that are open
-	list    []wire.ObservedTarget
-	more    int
+	list    newest[wire.ObservedTarget]
 	count   int
 	outcome map[string]int
 	targets map[target]bool
@@ -66,12 +64,12 @@ func (rs *refusals) refused(e audit.Entry) {
 		return
 	}
 	was, is := rs.open[k]
-	if is && !was.doubt.IsZero() && e.At.After(was.again) {
-		rs.endPair(k, was.doubt, wire.OutcomeUnknown)
+	if is && was.ended(e.At) {
+		rs.endPair(k, was.known, wire.OutcomeUnknown)
 		is = false
 	}
 	if is && was.code == e.Reason {
-		was.doubt, was.again = time.Time{}, time.Time{}
+		was.doubt = doubt{}
 		rs.open[k] = was
 		return
 	}
@@ -118,7 +116,7 @@ func (rs *refusals) order(e audit.Entry) {
 	}
 }
 
-// endPair ends the refusal of a pair. A target is through with once nothing of it is refused.
+// endPair ends the refusal of a pair. A target is done with when nothing of it is refused any more.
 func (rs *refusals) endPair(k pair, at time.Time, outcome string) {
 	was, is := rs.open[k]
 	if !is {
@@ -133,7 +131,7 @@ func (rs *refusals) endPair(k pair, at time.Time, outcome string) {
 	delete(rs.asking, t)
 	if w := rs.wanted[t]; w != nil {
 		delete(rs.wanted, t)
-		rs.through(*w, at, outcome)
+		rs.addObserved(*w, at, outcome)
 	}
 }
 
@@ -164,8 +162,8 @@ func (rs *refusals) reasonOf(code string) *refusedReason {
 	return in
 }
 
-// through counts a target that would have been fenced. to is zero while a check asks for it.
-func (rs *refusals) through(w wire.ObservedTarget, to time.Time, outcome string) {
+// addObserved counts a target that would have been fenced. to is zero while a check asks for it.
+func (rs *refusals) addObserved(w wire.ObservedTarget, to time.Time, outcome string) {
 	if !rs.period.touches(w.From, to) {
 		return
 	}
@@ -180,22 +178,13 @@ func (rs *refusals) through(w wire.ObservedTarget, to time.Time, outcome string)
 	if outcome == wire.OutcomeRecovered {
 		rs.took = append(rs.took, max(0, took))
 	}
-	if rs.list = append(rs.list, w); len(rs.list) > 2*maxShown {
-		rs.more += len(rs.list) - maxShown
-		rs.list = append(rs.list[:0], rs.list[len(rs.list)-maxShown:]...)
-	}
+	rs.list.add(w, maxShown)
 }
 
 // restart puts in doubt what was refused before a start.
 func (rs *refusals) restart(used, at time.Time) {
 	for k, r := range rs.open {
-		if r.doubt.IsZero() {
-			r.doubt = used
-			if used.Before(r.since) {
-				r.doubt = r.since
-			}
-		}
-		r.again = at.Add(againWithin)
+		r.doubt = r.doubtAt(at, used, r.since)
 		rs.open[k] = r
 	}
 }
@@ -204,8 +193,8 @@ func (rs *refusals) restart(used, at time.Time) {
 func (rs *refusals) close() {
 	for _, k := range slices.SortedFunc(maps.Keys(rs.open), comparePairs) {
 		switch r := rs.open[k]; {
-		case !r.doubt.IsZero() && rs.period.Until.After(r.again):
-			rs.endPair(k, r.doubt, wire.OutcomeUnknown)
+		case r.ended(rs.period.Until):
+			rs.endPair(k, r.known, wire.OutcomeUnknown)
 		default:
 			rs.sum(k, r, time.Time{})
 		}
@@ -213,7 +202,7 @@ func (rs *refusals) close() {
 	for _, t := range slices.SortedFunc(maps.Keys(rs.wanted), func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.name, b.name))
 	}) {
-		rs.through(*rs.wanted[t], time.Time{}, wire.OutcomeOpen)
+		rs.addObserved(*rs.wanted[t], time.Time{}, wire.OutcomeOpen)
 	}
 }
 
@@ -224,10 +213,7 @@ func comparePairs(a, b pair) int {
 // observed reports what would have been fenced.
 func (rs *refusals) observed() wire.WouldHaveFenced {
 	out := wire.WouldHaveFenced{Count: rs.count, Targets: len(rs.targets), ByOutcome: rs.outcome, Recovery: timesOf(rs.took)}
-	list := slices.Clone(rs.list)
-	slices.SortStableFunc(list, func(a, b wire.ObservedTarget) int { return a.From.Compare(b.From) })
-	out.List, out.ListMore = newest(list)
-	out.ListMore += rs.more
+	out.List, out.ListMore = rs.list.shown(func(a, b wire.ObservedTarget) int { return a.From.Compare(b.From) })
 	return out
 }
 

@@ -110,14 +110,23 @@ func timesOf(list []time.Duration) wire.Times {
 	return wire.Times{Count: len(sorted), MedianSeconds: at(0.5), P95Seconds: at(0.95), MaxSeconds: at(1)}
 }
 
-// newest cuts a list that has the newest last, and says how many it left out.
-func newest[T any](list []T) (shown []T, more int) {
-	more = max(0, len(list)-maxShown)
-	return append([]T{}, list[more:]...), more
+// newest is a list that keeps its newest, which come last.
+type newest[T any] struct {
+	list []T
+	more int // how many it does not have any more
 }
 
-func sortRuns(list []wire.PeriodRun) {
-	slices.SortFunc(list, func(a, b wire.PeriodRun) int {
-		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
-	})
+// add appends one. At least the last keep are kept, and at most twice as many.
+func (n *newest[T]) add(v T, keep int) {
+	if n.list = append(n.list, v); len(n.list) > 2*keep {
+		n.more += len(n.list) - keep
+		n.list = append(n.list[:0], n.list[len(n.list)-keep:]...)
+	}
+}
+
+// shown sorts the list, and returns as much of its end as a report shows, and how many it leaves out.
+func (n *newest[T]) shown(compare func(a, b T) int) (list []T, more int) {
+	slices.SortStableFunc(n.list, compare)
+	out := max(0, len(n.list)-maxShown)
+	return append([]T{}, n.list[out:]...), n.more + out
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -20,8 +21,29 @@ type span struct {
 	longest, total time.Duration
 	text           string // reason or message of the newest
 	since          time.Time
-	doubt, again   time.Time // as of a refusal
+	doubt
 }
+
+// againWithin is how long after a start what is still so is told again. What was not told by then had ended, nobody saw when.
+const againWithin = 15 * time.Minute
+
+// doubt is whether what was so before a start is still so. It is zero without a start since, and after that start has told it again.
+type doubt struct {
+	known time.Time // it was so at this time
+	until time.Time // by then the start tells it again
+}
+
+// doubtAt is the doubt after a start at a time. used is when the daemon before it was alive, and since when it was so.
+func (d doubt) doubtAt(at, used, since time.Time) doubt {
+	if d.known.IsZero() {
+		d.known = times.Later(used, since)
+	}
+	d.until = at.Add(againWithin)
+	return d
+}
+
+// ended returns whether it had ended by now, which is so if no start has told it again in time.
+func (d doubt) ended(now time.Time) bool { return !d.known.IsZero() && now.After(d.until) }
 
 // spans follows times that begin and end: outages of BMCs, closed limits.
 type spans struct {
@@ -48,10 +70,10 @@ func (s *spans) get(k spanKey) *span {
 // begin takes in that a span begins. One that is open goes on, unless a start has not told it in time.
 func (s *spans) begin(k spanKey, e audit.Entry) {
 	one := s.get(k)
-	if !one.since.IsZero() && !one.doubt.IsZero() && e.At.After(one.again) {
-		s.sum(one, one.doubt)
+	if !one.since.IsZero() && one.ended(e.At) {
+		s.sum(one, one.known)
 	}
-	one.text, one.doubt = cmp.Or(e.Reason, e.Message), time.Time{}
+	one.text, one.doubt = cmp.Or(e.Reason, e.Message), doubt{}
 	if one.since.IsZero() {
 		one.since = e.At
 	}
@@ -83,23 +105,16 @@ func (s *spans) sum(one *span, to time.Time) {
 		one.longest = max(one.longest, took)
 	}
 	if !to.IsZero() {
-		one.since, one.doubt = time.Time{}, time.Time{}
+		one.since, one.doubt = time.Time{}, doubt{}
 	}
 }
 
 // restart puts in doubt what is open at a start.
 func (s *spans) restart(used, at time.Time) {
 	for _, one := range s.of {
-		if one.since.IsZero() {
-			continue
+		if !one.since.IsZero() {
+			one.doubt = one.doubtAt(at, used, one.since)
 		}
-		if one.doubt.IsZero() {
-			one.doubt = used
-			if used.Before(one.since) {
-				one.doubt = one.since
-			}
-		}
-		one.again = at.Add(againWithin)
 	}
 }
 
@@ -108,8 +123,8 @@ func (s *spans) close() {
 	for _, one := range s.of {
 		switch {
 		case one.since.IsZero():
-		case !one.doubt.IsZero() && s.period.Until.After(one.again):
-			s.sum(one, one.doubt)
+		case one.ended(s.period.Until):
+			s.sum(one, one.known)
 		default:
 			s.sum(one, time.Time{})
 		}
@@ -122,10 +137,9 @@ type evidence struct {
 	entries int
 	first   time.Time // of all entries
 	last    time.Time
-	gaps    []wire.EvidenceGap // in which entries are missing, or no fenced ran
-	unseen  map[string]wire.EvidenceGap
-	views   []wire.EvidenceGap
-	more    int
+	gaps    newest[wire.EvidenceGap]    // in which entries are missing, or no fenced ran
+	unseen  map[string]wire.EvidenceGap // open ones, by cluster
+	views   newest[wire.EvidenceGap]    // in which a cluster was not seen
 }
 
 // shortGap is the longest time without a fenced that is not worth a line: a restart.
@@ -175,14 +189,9 @@ func (v *evidence) broken(b audit.Break) {
 }
 
 func (v *evidence) gap(from, to time.Time, what string) {
-	if !v.period.touches(from, to) {
-		return
+	if v.period.touches(from, to) {
+		v.gaps.add(wire.EvidenceGap{From: from, To: to, What: what}, maxKeys)
 	}
-	if len(v.gaps) >= maxKeys {
-		v.more++
-		v.gaps = v.gaps[1:]
-	}
-	v.gaps = append(v.gaps, wire.EvidenceGap{From: from, To: to, What: what})
 }
 
 // view takes in that the view of a cluster became bad, or good.
@@ -208,48 +217,38 @@ func (v *evidence) endViews(at time.Time) {
 func (v *evidence) endView(cluster string, at time.Time) {
 	g, is := v.unseen[cluster]
 	delete(v.unseen, cluster)
-	if g.To = at; !is || !v.period.touches(g.From, at) || at.Sub(g.From) <= shortGap {
-		return
+	if g.To = at; is && v.period.touches(g.From, at) && at.Sub(g.From) > shortGap {
+		v.views.add(g, maxKeys)
 	}
-	if len(v.views) >= maxKeys {
-		v.more++
-		v.views = v.views[1:]
-	}
-	v.views = append(v.views, g)
 }
 
 // report sums up the gaps. Gaps of the log are not covered; the others are listed only.
 func (v *evidence) report() wire.Evidence {
 	for cluster, g := range v.unseen {
 		if v.period.Until.Sub(g.From) > shortGap {
-			v.views = append(v.views, g)
+			v.views.add(g, maxKeys)
 		}
 		delete(v.unseen, cluster)
 	}
-	out := wire.Evidence{Entries: v.entries, GapsMore: v.more}
+	out := wire.Evidence{Entries: v.entries}
 	length := v.period.Until.Sub(v.period.Since)
 	if v.first.IsZero() {
 		v.gap(v.period.Since, v.period.Until, "the log has no entry")
 	} else if out.From = v.first; v.first.Before(v.period.Since) {
 		out.From = v.period.Since
 	}
-	slices.SortFunc(v.gaps, func(a, b wire.EvidenceGap) int { return a.From.Compare(b.From) })
+	byBegin := func(a, b wire.EvidenceGap) int { return a.From.Compare(b.From) }
+	slices.SortFunc(v.gaps.list, byBegin)
 	end := v.period.Since
-	for _, g := range v.gaps {
-		from := g.From
-		if from.Before(end) {
-			from = end
-		}
-		if g.To.After(from) {
+	for _, g := range v.gaps.list {
+		if from := times.Later(g.From, end); g.To.After(from) {
 			length -= v.period.overlap(from, g.To)
 			end = g.To
 		}
 	}
 	out.CoveredSeconds = max(0, length).Seconds()
-	all := slices.Concat(v.gaps, v.views)
-	slices.SortStableFunc(all, func(a, b wire.EvidenceGap) int { return a.From.Compare(b.From) })
-	shown, more := newest(all)
-	out.Gaps, out.GapsMore = shown, out.GapsMore+more
+	all := newest[wire.EvidenceGap]{slices.Concat(v.gaps.list, v.views.list), v.gaps.more + v.views.more}
+	out.Gaps, out.GapsMore = all.shown(byBegin)
 	return out
 }
 
@@ -257,13 +256,13 @@ func (v *evidence) report() wire.Evidence {
 type modes struct {
 	period Period
 	open   map[string]openMode
-	list   []wire.ModeSpan
+	list   newest[wire.ModeSpan]
 }
 
-// openMode is the mode that a cluster has.
+// openMode is the mode that a cluster has. A start does not tell that of one that is not configured any more.
 type openMode struct {
 	wire.ModeSpan
-	doubt, again time.Time // as of a refusal: a start does not tell a cluster that is not configured any more
+	doubt
 }
 
 func (m *modes) add(e audit.Entry) {
@@ -274,8 +273,8 @@ func (m *modes) add(e audit.Entry) {
 	}
 	now := openMode{ModeSpan: wire.ModeSpan{Cluster: e.Cluster, Mode: mode, From: e.At}}
 	switch {
-	case is && !was.doubt.IsZero() && e.At.After(was.again):
-		m.end(was.ModeSpan, was.doubt)
+	case is && was.ended(e.At):
+		m.end(was.ModeSpan, was.known)
 	case is && was.Mode == mode:
 		now.From = was.From
 	case is:
@@ -287,13 +286,7 @@ func (m *modes) add(e audit.Entry) {
 // restart puts the modes before a start in doubt.
 func (m *modes) restart(used, at time.Time) {
 	for cluster, s := range m.open {
-		if s.doubt.IsZero() {
-			s.doubt = used
-			if used.Before(s.From) {
-				s.doubt = s.From
-			}
-		}
-		s.again = at.Add(againWithin)
+		s.doubt = s.doubtAt(at, used, s.From)
 		m.open[cluster] = s
 	}
 }
@@ -303,24 +296,20 @@ func (m *modes) end(s wire.ModeSpan, to time.Time) {
 		return
 	}
 	s.To, s.Seconds = to, m.period.overlap(s.From, to).Seconds()
-	if len(m.list) >= maxKeys {
-		m.list = m.list[1:]
-	}
-	m.list = append(m.list, s)
+	m.list.add(s, maxKeys)
 }
 
 func (m *modes) report() []wire.ModeSpan {
 	for cluster, s := range m.open {
 		to := time.Time{}
-		if !s.doubt.IsZero() && m.period.Until.After(s.again) {
-			to = s.doubt
+		if s.ended(m.period.Until) {
+			to = s.known
 		}
 		m.end(s.ModeSpan, to)
 		delete(m.open, cluster)
 	}
-	slices.SortFunc(m.list, func(a, b wire.ModeSpan) int {
+	shown, _ := m.list.shown(func(a, b wire.ModeSpan) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.From.Compare(b.From))
 	})
-	shown, _ := newest(m.list)
 	return shown
 }

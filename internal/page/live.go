@@ -59,7 +59,7 @@ type hub struct {
 	reading  chan struct{} // who has its one place reads and draws
 	snap     *snapshot
 	bmcsAt   time.Time
-	lasted   time.Duration // of the last read
+	readTook time.Duration // the last read
 	failed   error         // of the last read, which ended at failedAt
 	failedAt time.Time
 	ids      *names
@@ -93,14 +93,14 @@ func (h *hub) listen(ctx context.Context) {
 				break
 			}
 			again = readPause
-			h.stir()
+			h.wakeUp()
 		}
-		h.stir() // the stream broke: is the daemon there?
+		h.wakeUp() // the stream broke: is the daemon there?
 		pause(ctx, again)
 	}
 }
 
-func (h *hub) stir() {
+func (h *hub) wakeUp() {
 	select {
 	case h.wake <- struct{}{}:
 	default: // one is pending
@@ -137,7 +137,7 @@ func (h *hub) rest() time.Duration {
 	if !h.away.Since.IsZero() {
 		return min(max(readPause, time.Since(h.away.Since)/2), awayPause)
 	}
-	return max(readPause, (readShare-1)*h.lasted)
+	return max(readPause, (readShare-1)*h.readTook)
 }
 
 // watched are the places that have readers. Views without one are forgotten after a while.
@@ -239,7 +239,7 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 	if next.runs, err = h.openRuns(ctx, next.status.Runs); err != nil {
 		return err
 	}
-	h.snap, h.lasted = next, time.Since(now)
+	h.snap, h.readTook = next, time.Since(now)
 	return nil
 }
 

@@ -85,7 +85,7 @@ type legend struct {
 
 // mapOf draws the Nodes by cluster, zone and rack.
 func mapOf(s *snapshot, ids *names, d *draft) *part {
-	whys := whysOf(s.status)
+	remarks := remarksOf(s.status)
 	few := len(s.nodes) <= fewNodes
 	list := slices.Clone(s.nodes)
 	slices.SortStableFunc(list, func(a, b wire.Node) int {
@@ -99,7 +99,7 @@ func mapOf(s *snapshot, ids *names, d *draft) *part {
 		for end < len(list) && list[end].Cluster == list[i].Cluster && list[end].Zone == list[i].Zone {
 			end++
 		}
-		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, whys, few, severalClusters, counts))
+		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters, counts))
 		i = end
 	}
 	ids.sweep()
@@ -114,7 +114,7 @@ func mapOf(s *snapshot, ids *names, d *draft) *part {
 }
 
 // zoneOf draws the racks of a zone.
-func zoneOf(list []wire.Node, ids *names, whys map[target]why, few, severalClusters bool, counts map[string]int) *part {
+func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters bool, counts map[string]int) *part {
 	first := &list[0]
 	title := "Zone " + first.Zone
 	if first.Zone == "" {
@@ -138,7 +138,7 @@ func zoneOf(list []wire.Node, ids *names, whys map[target]why, few, severalClust
 		r := &part{id: rid, open: fmt.Sprintf(`<div class="rack" id="%s"><h4 id="%s-h">%s <span class="count">(%d)</span></h4><ul class="cells" aria-labelledby="%s-h">`,
 			rid, rid, text(name), end-i, rid), shut: "</ul></div>"}
 		for j := i; j < end; j++ {
-			c := cellOf(&list[j], ids, whys, few)
+			c := cellOf(&list[j], ids, remarks, few)
 			counts[c.State]++
 			r.parts = append(r.parts, &part{id: c.ID, model: c, draw: c.draw})
 		}
@@ -148,11 +148,11 @@ func zoneOf(list []wire.Node, ids *names, whys map[target]why, few, severalClust
 	return z
 }
 
-func cellOf(n *wire.Node, ids *names, whys map[target]why, few bool) cell {
+func cellOf(n *wire.Node, ids *names, remarks map[target]remark, few bool) cell {
 	st := stateOf(n)
 	c := cell{ID: ids.of("n", n.Cluster, n.Node, n.Machine), Cluster: n.Cluster, Node: n.Node, Machine: n.Machine, State: st.Name, Letter: st.Letter, Means: st.Means,
 		Checks: strings.Join(n.Checks, ", "), BMCs: strings.Join(n.BMCs, ", "), Run: n.Run, Few: few}
-	w := whys[target{n.Cluster, n.Name()}]
+	w := remarks[target{n.Cluster, n.Name()}]
 	c.Now, c.Why = w.now, w.text
 	if c.Why == "" && n.Reason != "" && n.Fenceable == wire.FenceableNo {
 		c.Why = n.Reason + ": " + n.Message
@@ -163,32 +163,32 @@ func cellOf(n *wire.Node, ids *names, whys map[target]why, few bool) cell {
 	return c
 }
 
-// target names what a why is about: the Node, or the Machine without one.
+// target names what a remark is about: the Node, or the Machine without one.
 type target struct{ cluster, name string }
 
-// why is what the status tells of a target: the step of its run, and the reason.
-type why struct{ now, text string }
+// remark is what the status tells of a target: the step of its run, and the reason.
+type remark struct{ now, text string }
 
-// whysOf collects it, the most urgent last, because that is kept.
-func whysOf(st wire.Status) map[target]why {
-	all := map[target]why{}
+// remarksOf collects it, the most urgent last, because that is kept.
+func remarksOf(st wire.Status) map[target]remark {
+	all := map[target]remark{}
 	for _, c := range st.Clusters {
 		for _, t := range c.Deviating {
-			all[target{c.Name, cmp.Or(t.Node, t.Machine)}] = why{text: join(t.Reason, t.Message)}
+			all[target{c.Name, cmp.Or(t.Node, t.Machine)}] = remark{text: join(t.Reason, t.Message)}
 		}
 		for _, h := range c.Holds {
-			all[target{c.Name, cmp.Or(h.Node, h.Machine)}] = why{text: join("held by "+h.By, h.Reason)}
+			all[target{c.Name, cmp.Or(h.Node, h.Machine)}] = remark{text: join("held by "+h.By, h.Reason)}
 		}
 	}
 	for _, b := range st.Blocked {
-		all[target{b.Cluster, cmp.Or(b.Node, b.Machine)}] = why{text: join(b.Reason, b.Message)}
+		all[target{b.Cluster, cmp.Or(b.Node, b.Machine)}] = remark{text: join(b.Reason, b.Message)}
 	}
 	for _, r := range st.Runs {
 		now := ""
 		if n := wire.StepNumber(r.Step); n > 0 {
 			now = fmt.Sprintf("step %d of 6, %s", n, r.Step)
 		}
-		all[target{r.Cluster, cmp.Or(r.Node, r.Machine)}] = why{now: now, text: join(r.Reason, r.Note)}
+		all[target{r.Cluster, cmp.Or(r.Node, r.Machine)}] = remark{now: now, text: join(r.Reason, r.Note)}
 	}
 	return all
 }

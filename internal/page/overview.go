@@ -131,11 +131,11 @@ func attentionOf(st wire.Status) attentionView {
 
 type clusterView struct {
 	wire.ClusterStatus
-	Says []says
+	Says []sentence
 }
 
-// says is a sentence about a cluster, and what comes next.
-type says struct{ Class, Text, Next string }
+// sentence is one about a cluster, and what comes next.
+type sentence struct{ Class, Text, Next string }
 
 type clustersView struct {
 	Version string
@@ -153,7 +153,7 @@ func clustersOf(st wire.Status) clustersView {
 		c := clusterView{ClusterStatus: st.Clusters[i]}
 		say := func(class, text, next string) {
 			if text != "" {
-				c.Says = append(c.Says, says{class, text, next})
+				c.Says = append(c.Says, sentence{class, text, next})
 			}
 		}
 		if c.Paused {

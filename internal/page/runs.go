@@ -12,11 +12,9 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
 )
-
-// steps are the six steps of a run.
-var steps = []string{"PowerOff", "DeleteNode", "PowerOn", "AwaitNode", "RestoreNode", "Reprovision"}
 
 // runView is a run as it is shown. File: in a file, where nothing is linked.
 type runView struct {
@@ -56,8 +54,8 @@ type stay struct {
 
 func viewOf(r wire.RunRecord, now time.Time) runView {
 	v := runView{RunRecord: r, Tag: tagOf(r.Result), Took: Span(cmp.Or(r.Ended, now).Sub(r.Started)), Reads: r.OffReads}
-	for i, name := range steps {
-		v.Bars = append(v.Bars, barOf(r, i+1, name, now))
+	for i, step := range remediate.Steps {
+		v.Bars = append(v.Bars, barOf(r, i+1, string(step), now))
 	}
 	whole := max(cmp.Or(r.Ended, now).Sub(r.Started), 1)
 	at := func(t time.Time) int { return int(1000 * min(1, max(0, float64(t.Sub(r.Started))/float64(whole)))) }

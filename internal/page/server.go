@@ -307,7 +307,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, p place) {
 		}
 	}
 	defer detach()
-	s.hub.stir()
+	s.hub.wakeUp()
 	w.Header().Set("Content-Type", "text/event-stream")
 	s.send(w, r, p, rev)
 }

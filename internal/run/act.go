@@ -68,7 +68,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 			return
 		}
 		if a == remediate.IsolateNode {
-			w.noteOffReads(d.seen)
+			w.recordOffReads(d.seen)
 		}
 		err = w.writeWhileAllowed(ctx, d)
 	case remediate.SetPowerLock, remediate.DeleteTargetMachine:

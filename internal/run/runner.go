@@ -155,8 +155,8 @@ func (r *Runner) OffReads(run string) []OffRead {
 // maxOffReads bounds of how many runs the reads of Off are kept.
 const maxOffReads = 1000
 
-// noteOffReads keeps on what the proof of a run stands now. Nothing is decided on it.
-func (w *worker) noteOffReads(seen remediate.Observation) {
+// recordOffReads keeps on what the proof of a run stands now. Nothing is decided on it.
+func (w *worker) recordOffReads(seen remediate.Observation) {
 	var list []OffRead
 	if seen.OffAccepted && seen.Identity == remediate.Yes && !w.run.IsolatesOnConfirmation() {
 		for _, at := range seen.Proof.OffReads() {
@@ -283,7 +283,7 @@ func (w *worker) loop(ctx context.Context) {
 		w.takeOrders(ctx) // a look can be slow
 		d.from = w.run
 		if w.run.Step == remediate.PowerOff {
-			w.noteOffReads(d.seen)
+			w.recordOffReads(d.seen)
 		}
 		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
 		d.action = action

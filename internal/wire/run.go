@@ -200,23 +200,7 @@ func stepShown(r remediate.Run) string {
 }
 
 // StepNumber is the place of a step among the six, 0 for anything else.
-func StepNumber(step string) int {
-	switch remediate.Step(step) {
-	case remediate.PowerOff:
-		return 1
-	case remediate.DeleteNode:
-		return 2
-	case remediate.PowerOn:
-		return 3
-	case remediate.AwaitNode:
-		return 4
-	case remediate.RestoreNode:
-		return 5
-	case remediate.Reprovision:
-		return 6
-	}
-	return 0
-}
+func StepNumber(step string) int { return slices.Index(remediate.Steps, remediate.Step(step)) + 1 }
 
 func resultOf(s remediate.Step) string {
 	switch s {
