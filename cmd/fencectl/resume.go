@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,10 +88,7 @@ func readPlace(path string) (p place, err error) {
 func (p place) save(path string) error {
 	text, err := json.Marshal(p)
 	if err == nil {
-		err = writeWhole(path+".new", append(text, '\n'))
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = replaceFile(path, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("keep the place of the events: %w", err)
@@ -98,8 +96,9 @@ func (p place) save(path string) error {
 	return nil
 }
 
-func writeWhole(path string, text []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
+// replaceFile writes a new file beside the old one, which nobody else can have made, and puts it in its place.
+func replaceFile(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {
 		return err
 	}
@@ -107,7 +106,13 @@ func writeWhole(path string, text []byte) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }
 
 // follower delivers each event after a place, and keeps the place.

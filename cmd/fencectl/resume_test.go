@@ -194,8 +194,11 @@ func TestPlaceOfTheEvents(t *testing.T) {
 	require.NoError(t, place{"s", 7}.save(path))
 	require.NoError(t, place{"s", 8}.save(path))
 	assert.Equal(t, place{"s", 8}, got.Do(readPlace(path))(t))
-	require.NoError(t, os.Symlink("yaml", path+".new"))
-	require.Error(t, place{"s", 9}.save(path), "no link is followed")
+	before := len(got.Do(os.ReadDir(dir))(t))
+	require.Error(t, place{"s", 9}.save(filepath.Join(path, "x")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
+	require.Error(t, place{"s", 9}.save(filepath.Join(dir, "folder")))
+	assert.Len(t, got.Do(os.ReadDir(dir))(t), before+1, "nothing is left beside it")
 }
 
 // TestProgramOfALargeEvent: an event that no environment takes would be tried for ever, and later ones would wait behind it.
@@ -250,7 +253,7 @@ func (h *webhook) took(node string) bool {
 func TestWebhookExample(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
-	h := &webhook{statuses: []int{http.StatusServiceUnavailable, http.StatusTooManyRequests}}
+	h := &webhook{statuses: []int{http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusUnauthorized}}
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	dir := t.TempDir()

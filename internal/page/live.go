@@ -176,7 +176,8 @@ func (h *hub) look(ctx context.Context, p place) (view, error) {
 	if ctx.Err() != nil { // who asked has gone: that says nothing about the daemon
 		return view{}, ctx.Err()
 	}
-	if e, refused := errors.AsType[*api.Error](err); refused && e.Status == http.StatusForbidden {
+	// A socket that cannot be opened any more, without an answer, may be that of a daemon that starts.
+	if e, refused := errors.AsType[*api.Error](err); refused && e.Status == http.StatusForbidden && (len(e.Body) > 0 || h.away.At.IsZero()) {
 		h.refuse(err)
 	}
 	h.note(err, now)

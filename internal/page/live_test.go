@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,6 +163,31 @@ func TestRefusedEndsThePage(t *testing.T) {
 	err := <-b.ended
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "may not look")
+}
+
+// TestSocketWithoutRightsMayComeBack: a daemon that starts gives its socket the rights of viewers a moment after it is there. That ends
+// no page that was open before. One that could never connect ends.
+func TestSocketWithoutRightsMayComeBack(t *testing.T) {
+	refuse := func(context.Context) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	}
+	for _, before := range []bool{true, false} {
+		var why error
+		s, _ := pageOf(t, scene(noon), "")
+		if before {
+			require.Equal(t, http.StatusOK, get(s, s.path, nil).Code)
+			s.hub.snap.at = time.Time{}
+		}
+		s.hub.refuse = func(err error) { why = err }
+		s.hub.client = api.NewOver("the socket", refuse, refuse)
+		get(s, s.path, nil)
+		if before {
+			assert.NoError(t, why)
+			assert.Contains(t, s.hub.away.Problem, "permission denied")
+		} else {
+			assert.ErrorContains(t, why, "permission denied")
+		}
+	}
 }
 
 // TestTabsShareReads: many tabs ask the daemon no more often than one.

@@ -74,6 +74,12 @@ func cut[T any](list []T) []T { return list[:min(len(list), maxRows)] }
 
 func over[T any](list []T) int { return max(0, len(list)-maxRows) }
 
+// rows are those of a table that are shown, and how many more there are.
+type rows[T any] struct {
+	Rows []T
+	More int
+}
+
 // figure is a number to see at a glance.
 type figure struct {
 	Name, Href string
@@ -290,13 +296,14 @@ type holdView struct {
 	Cluster string
 }
 
-func holdsOf(st wire.Status) (list []holdView) {
+func holdsOf(st wire.Status) rows[holdView] {
+	var list []holdView
 	for _, c := range st.Clusters {
 		for _, h := range c.Holds {
 			list = append(list, holdView{h, c.Name})
 		}
 	}
-	return cut(list)
+	return rows[holdView]{cut(list), over(list)}
 }
 
 type requestView struct {
@@ -304,13 +311,16 @@ type requestView struct {
 	Cluster string
 }
 
-func requestsOf(st wire.Status) (list []requestView) {
+func requestsOf(st wire.Status) rows[requestView] {
+	var list []requestView
+	more := 0
 	for _, c := range st.Clusters {
 		for _, r := range c.Requests {
 			list = append(list, requestView{r, c.Name})
 		}
+		more += c.RequestsMore
 	}
-	return cut(list)
+	return rows[requestView]{cut(list), over(list) + more}
 }
 
 // classNote says what ends a refusal.

@@ -428,6 +428,10 @@ func TestPromptsOnATerminal(t *testing.T) {
 	}})
 	ctx := within(t)
 	daemon := must.Do(s.StartDaemon(ctx))(t)
+	require.Eventually(t, func() bool {
+		st, err := s.Status(ctx)
+		return err == nil && len(st.Clusters) == 1 && st.Clusters[0].Problem == ""
+	}, patience, 100*time.Millisecond, "the view is whole")
 	hung := s.Worker("hung")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
 		Spec: corev1.PodSpec{NodeName: hung.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}}, AutomountServiceAccountToken: new(bool)}}

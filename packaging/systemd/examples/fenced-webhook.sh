@@ -19,7 +19,7 @@ code=$(curl --disable --silent --show-error --config "$CREDENTIALS_DIRECTORY/web
 	--header 'Content-Type: application/json' --data-binary @- --output /dev/null --write-out '%{http_code}') || exit 75
 case $code in
 2*) exit 0 ;;
-408 | 425 | 429 | 5*)
+401 | 403 | 404 | 407 | 408 | 425 | 429 | 5*) # it may heal, or somebody may correct the file
 	echo "the webhook answered $code" >&2
 	exit 75
 	;;
