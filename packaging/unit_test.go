@@ -35,7 +35,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 	sh(t, `mkdir "$1/fenced.service.d" && cp "$2"/*.conf "$1/fenced.service.d/" && sed -i 's,^#\(LoadCredentialEncrypted=\),\1,' "$1/fenced.service.d/fenced-credentials.conf"`,
 		dir, filepath.Join(root, shareDir, "systemd"))
 	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service")
-	sh(t, `cp "$2"/*.service "$1"`, dir, filepath.Join(root, docDir, "examples/systemd"))
+	sh(t, `cp "$2"/*.service "$1"`, dir, filepath.Join(root, shareDir, "systemd"))
 	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced-webhook.service", "fenced-mail.service")
 	t.Setenv("SYSTEMD_UNIT_PATH", dir+":")
 	require.Contains(t, output(t, "systemd-analyze", "security", "--offline=true", "--threshold="+maxExposure, "--no-pager", filepath.Join(dir, "fenced.service")),
