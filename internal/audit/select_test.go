@@ -170,7 +170,7 @@ func TestSelectWhileItIsWritten(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
+		for n := 0; n < 500 && ctx.Err() == nil; n++ { // each read reads all of them
 			_, err := l.Append(t.Context(), Entry{Type: "Action", Message: fmt.Sprint(n, strings.Repeat("x", 300))})
 			assert.NoError(t, err)
 		}
