@@ -40,17 +40,17 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager, kubectl and helm once; it prints how long each takes
 	$(GO) run $(COMPILE) ./test/rig/warm
 
-# Several parts at once keep two cores busy, the longest packages first. The race detector, with which a test costs four times as much, runs where the product
-# shares a process with the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in packages without goroutines.
-# The engine's tests execute the same statements hundreds of times: with it run those that RACED names, which execute nearly all of them, and all others without it.
-# So do most seeds of the simulation, and that of rules broken on purpose. make race, part of the soak, has it everywhere, and test/raced.sh compares what the tests in RACED
-# execute with what all execute. No result is taken from the cache: go does not see what a test
-# builds or runs as a program. Without debugging tables binaries link in a third of the time, and compile a tenth sooner; stack traces do not need them. make lint
-# vets everything once; here each package would be vetted again, with the race detector and without.
+# Several parts at once keep two cores busy, the longest packages first. With the race detector a test costs four times as much. It runs where the product
+# shares a process with the test, and not where it would see the harness alone: there the daemon is a program of its own. The tests of the engine execute the same statements
+# hundreds of times: with it run those that RACED names, which execute nearly all of them, and the others without it. So do most seeds of the simulation, and
+# its rules that are broken on purpose. make race, part of the soak, has it everywhere; test/raced.sh compares what the tests in RACED execute with what all execute.
+# No result is taken from the cache: go does not see what a test builds or runs as a program. Without debugging tables binaries link in a third of the time, and compile
+# a tenth sooner; stack traces do not need them. make lint vets everything once; here each package would be vetted again, with the race detector and without.
 RACED := internal/engine/testdata/race.txt
 NAMED = ^($$(paste -sd'|' $(RACED)))\$$
+# Without goroutines:
 PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
-# Whoever needs no race detector, and no part of its own.
+# Whose tests have one goroutine, or another one that only waits for an answer; the tests of the engine and of api share event and timeline among several:
 PLAIN := $(PURE) ./internal ./internal/config ./internal/event ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fencectl ./cmd/fenced-login
 HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
