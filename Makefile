@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -40,36 +40,45 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager, kubectl and helm once; it prints how long each takes
 	$(GO) run $(COMPILE) ./test/rig/warm
 
-# Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
-# the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in packages without goroutines,
-# nor in what runs alone: simulations of fenced with a rule broken on purpose, most seeds of the others, and tests of the engine that live
-# through hours of what others show in minutes: no statement of its own packages runs in them alone. make race, part of the soak, has it nearly everywhere. No result is taken from the cache: go does not see what a test
-# builds or runs as a program. Without debugging tables binaries link in a third of the time, and compile a tenth sooner; stack traces do not need them. make lint
-# vets everything once; here each package would be vetted again, with the race detector and without.
-ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold|TestLimitOfACheckCountsTheNodes|TestRunOutlivesTheRequest|TestForgottenNodeMayBeWithdrawn|TestStartsKeepToTheirRate|TestNoRequestWithoutTheNodeLock|TestBrokenMachineSetIsNoHotLoop|TestRunThatBeginsAgainCounts|TestWaitingRunDoesNothing|TestOldOrderIsNotTriedAgain|TestZoneLimitHoldsForRunsThatBeginAgain|TestPausedCheckKeepsARestingRun|TestHoldsOfNodesThatDoNotExist|TestReleaseOfTheMachine|TestRefusalOfARequestIsToldOnce|TestFailedRunsBackOff|TestTemplateLimitsTheRun|TestBareMetalHostThatHasAppeared|TestGivenUpRequestIsOverWhenTheAttempts|TestDisksThatMovedAreNotIsolated|TestManyRefusalsAreToldAtARate|TestProbesOfLowerAssurance|TestRunsThatEndBeforeTheirNextAttempt|TestSlowAgentFences|TestSlowAgentPowersOn|TestHostThatRegistersUnderAnotherName|TestMaintenanceWindowPauses|TestSpareMachineWithTheName|TestLaterRequestIsOver|TestHoldExpires|TestWaitingRunEndsWhenItsTarget|TestQuarantineIsReleased)
+# Several parts at once keep two cores busy, the longest packages first. With the race detector a test costs four times as much. It runs where the product
+# shares a process with the test, and not where it would see the harness alone: there the daemon is a program of its own. The tests of the engine execute the same statements
+# hundreds of times: with it run those that RACED names, which execute nearly all of them, and the others without it. So do most seeds of the simulation, and
+# its rules that are broken on purpose. make race, part of the soak, has it everywhere; test/raced.sh compares what the tests in RACED execute with what all execute.
+# No result is taken from the cache: go does not see what a test builds or runs as a program. Without debugging tables binaries link in a third of the time, and compile
+# a tenth sooner; stack traces do not need them. make lint vets everything once; here each package would be vetted again, with the race detector and without.
+RACED := internal/engine/testdata/race.txt
+NAMED = ^($$(paste -sd'|' $(RACED)))\$$
+# Without goroutines:
 PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
+# Whose tests have one goroutine, or another one that only waits for an answer; the tests of the engine and of api share event and timeline among several:
+PLAIN := $(PURE) ./internal ./internal/config ./internal/event ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fencectl ./cmd/fenced-login
+HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 # One set of flags for tests, lint and what go run runs: with others, everything here is compiled once more.
 COMPILE := -gcflags=./...=-dwarf=false
+NICE := GOGC=200 nice
 GOTEST := $(GO) test -vet=off -count=1 -timeout 40m $(COMPILE) -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
-	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone
+	$(MAKE) --no-print-directory -j5 test-programs test-race test-package test-engine test-alone
 
 test-programs:
 	$(GOTEST) -p 2 $(PROGRAMS)
 
 test-race:
-	SIM_SEEDS=4 $(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
+	SIM_SEEDS=4 $(GOTEST) -race -p 2 -skip '^TestAuditsNoticeMutants$$' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 	$(GO) -C packaging/tools test -vet=off -count=1 ./...
 	$(GOTEST) ./packaging
 
+# What computes yields to what waits, so that control planes and daemons live no longer than they must: one that idles still takes two hundredths of a processor.
+test-engine:
+	$(NICE) $(GOTEST) -race -run "$(NAMED)" ./internal/engine
+	$(NICE) $(GOTEST) -skip "$(NAMED)" ./internal/engine
+
 test-alone:
-	$(GOTEST) -p 1 -run '$(ALONE)' ./internal/engine ./test/sim
-	SIM_FIRST=5 SIM_SEEDS=16 $(GOTEST) -run '^TestSimulation$$' ./test/sim
-	$(GOTEST) -p 1 $(PURE)
+	SIM_FIRST=5 SIM_SEEDS=16 $(NICE) $(GOTEST) -p 1 ./test/sim $(PLAIN) $(HARNESS)
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -81,10 +90,10 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 
 lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
-	$(GO) vet $(COMPILE) ./...
+	$(NICE) $(GO) vet $(COMPILE) ./...
 	$(GO) vet $(COMPILE) -tags failpoint ./internal/failpoint ./cmd/fenced
 	$(GO) -C packaging/tools vet ./...
-	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" $(GO) run $(STATICCHECK) ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" $(NICE) $(GO) run $(STATICCHECK) ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked
 	test/vuln/vuln.sh ./...
@@ -115,6 +124,7 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 # On several processors the race detector of Go 1.26 itself can end a test in virtual time with "CHECK failed"
 # (golang/go#78156); look for DATA RACE.
 race: controlplane ## every test on 1, 2 and 4 processors, with the race detector
+	test/raced.sh $(PURE)
 	$(GO) test -race -count=1 -cpu 1,2,4 -p 2 -timeout 2h -skip '^(TestExplore|TestAuditsNoticeMutants)' $(LONGEST) ./...
 
 SOAK := FENCED_SOAK=1 FENCED_SEED=$(SEED)
@@ -184,7 +194,7 @@ install: build ## install below DESTDIR with PREFIX
 # The RPM comes first: its tests take long, and the programs in it are those of all tests.
 ci: deps controlplane rpm ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
 	FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm \
-	  $(MAKE) --no-print-directory -j4 test-programs test-race test-package test-alone lint build vuln-if-reachable
+	  $(MAKE) --no-print-directory -j6 test-programs test-race test-package test-engine test-alone lint build vuln-if-reachable
 
 vuln-if-reachable:
 	test/vuln/vuln.sh ./... || [ $$? -eq 75 ] # what it cannot look up keeps nobody from building

@@ -347,9 +347,9 @@ func TestNamedTestsOfTheMakefileExist(t *testing.T) {
 	all := slices.Collect(maps.Keys(testNames(t)))
 	text := must.Do(os.ReadFile("../Makefile"))(t)
 	named := 0
-	for _, m := range regexp.MustCompile(`(?m)(?:-run '|^ALONE := )(.*?)(?:'|$)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`-run '(.*?)'`).FindAllStringSubmatch(string(text), -1) {
 		pattern := strings.ReplaceAll(m[1], "$$", "$")
-		if pattern == "^$" || pattern == "$(ALONE)" { // no test at all, or a line of its own
+		if pattern == "^$" { // no test at all
 			continue
 		}
 		parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -362,6 +362,9 @@ func TestNamedTestsOfTheMakefileExist(t *testing.T) {
 		}
 	}
 	require.Greater(t, named, 10, "the names of tests were not found")
+	for name := range strings.FieldsSeq(string(must.Do(os.ReadFile("../internal/engine/testdata/race.txt"))(t))) {
+		assert.Contains(t, all, name, "the Makefile runs it with the race detector")
+	}
 }
 
 func testNames(t *testing.T) map[string]bool {

@@ -186,6 +186,7 @@ func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
 // the fields find everything, and a journald that takes nothing holds up no decision: the
 // watchdog of the unit would end the daemon.
 func TestInstalledDaemonInTheJournal(t *testing.T) {
+	t.Parallel()
 	dir := shareInstalled(t, "journal.sh")
 	need(t, "journalctl", "systemd")
 	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=20s\n' >"$1/fenced.service.d/soon.conf"`, dir+"/"+unitDir)
@@ -203,6 +204,7 @@ func TestInstalledDaemonInTheJournal(t *testing.T) {
 // nothing that is root's changes its owner, its mode or a byte, each refusal says what
 // it found, and what is asked for in good faith works. // I23
 func TestDaemonsUserLeavesLinksForRoot(t *testing.T) {
+	t.Parallel()
 	need(t, "runuser", "util-linux")
 	dir := shareInstalled(t, "links.sh")
 	// One pause begins with the boot, before there is a daemon or its directory. What the units say goes where the script

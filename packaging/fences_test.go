@@ -261,6 +261,7 @@ func ofNewerSchema(t *testing.T, path string) {
 // RPM to the first dry run: dnf, systemd, kubectl, the control plane and the BMC are real. It takes less than ten minutes, and less than
 // two of them are typing.
 func TestQuickStartFromThePackage(t *testing.T) {
+	t.Parallel()
 	needBoot(t)
 	need(t, "dnf", "dnf")
 	need(t, "rpmbuild", "rpm")

@@ -94,7 +94,7 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 	return s
 }
 
-// onStandIn puts a scene on the stand-in for kube-apiserver. It is for tests of BMCs, outlets, stores, people and journals, to which the API is
+// onStandIn puts a scene on the stand-in for kube-apiserver. It is for tests of BMCs, outlets, limits, stores, people and journals, to which the API is
 // only where the Nodes are. docs/testing.md names each.
 func onStandIn(t *testing.T, o scene.Options) *scene.Scene {
 	t.Helper()

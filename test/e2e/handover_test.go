@@ -287,13 +287,12 @@ func (l *lifetimes) requireOneAtATime(t *testing.T) {
 func TestRequestsOutliveTheirOwner(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("300s", "2s", "timeout: 10m", "timeout: 60s").Replace(string(documented(t, "fencepolicy")))
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.Medik8sRemediators}, Policies: map[string]string{"racks.yaml": text},
 		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}},
 	})
 	ctx := within(t)
 	_, shared := shareEtcd(t, s)
-	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
 	template(ctx, t, s.Cluster, rebootRequests.GroupVersion().String(), "SelfNodeRemediationTemplate", "reboot")
 	template(ctx, t, s.Cluster, deleteRequests.GroupVersion().String(), "MachineDeletionRemediationTemplate", "delete")
 	w, a, b := s.Worker("hung"), provider{on: s.Cluster, kind: rebootRequests}, provider{on: s.Cluster, kind: deleteRequests}

@@ -52,7 +52,7 @@ spec:
 // the documented racks one Node may be down at a time; the pets count among them and are never touched.
 func TestFencePolicies(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Policies: map[string]string{"house.yaml": string(soon(t, "plain")) + policies},
 		Workers: []scene.Spec{
 			{Name: "rack-1", Pool: "racks", Protocol: scene.Redfish}, {Name: "rack-2", Pool: "racks", Protocol: scene.IPMI},
@@ -150,7 +150,7 @@ func requirePetSpared(ctx context.Context, t *testing.T, s *scene.Scene) {
 // first is back, because minHealthy asks for that.
 func TestNodeHealthCheck(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.ClusterVersions},
 		NodeChecks: []rig.NodeCheck{{
 			Name: "metal", Match: scene.Pool(scene.MetalPool), Conditions: rig.NotReadyFor("2s"), MinHealthy: "51%", Template: ownTemplate,
@@ -223,7 +223,7 @@ func TestControlPlaneKeepsItsQuorum(t *testing.T) {
 	member := func(name string, p scene.Protocol) scene.Spec {
 		return scene.Spec{Name: name, Pool: "masters", Role: scene.ControlPlane, Etcd: true, Protocol: p}
 	}
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Policies: map[string]string{"control-plane.yaml": controlPlanePolicy},
 		Workers: []scene.Spec{
 			member("master-1", scene.Redfish), member("master-2", scene.IPMI), member("master-3", scene.IPMI),

@@ -340,10 +340,10 @@ var recordMutants = []recordMutant{
 
 // play finds a world in which the mutant is noticed. In the same world without the mutant nothing is
 // found.
-func (m recordMutant) play(t *testing.T) {
+func (m recordMutant) play(t *testing.T, worlds *mutantWorlds) {
 	t.Helper()
 	says := func(v Violation) bool { return v.Rule == m.rule && strings.Contains(v.Text, m.says) }
-	for seed := uint64(1); seed <= mutantSeeds; seed++ {
+	for seed := range worlds.of(m.rule, m.name) {
 		p := NewPlan(seed)
 		quiet(&p)
 		m.plan(&p)
@@ -352,6 +352,7 @@ func (m recordMutant) play(t *testing.T) {
 		if _, found := Play(t, p, m.defect); !slices.ContainsFunc(found, says) {
 			continue
 		}
+		worlds.found(m.rule, m.name, seed)
 		_, found := Play(t, control, Defect{})
 		for _, v := range found {
 			t.Errorf("without the mutant: %s", v.Text)

@@ -148,25 +148,30 @@ var mutants = []mutant{
 
 // TestAuditsNoticeMutants breaks the rules one by one.
 func TestAuditsNoticeMutants(t *testing.T) {
+	worlds := readWorlds(t)
 	for _, m := range slices.Concat(mutants, ruleMutants, othersMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			rules := map[string]int{}
-			for seed := uint64(1); seed <= mutantSeeds && rules[m.rule] == 0; seed++ {
+			for seed := range worlds.of(m.rule, m.name) {
 				p := NewPlan(seed)
 				quiet(&p)
 				m.plan(&p)
 				p.StopAt = m.rule
 				out, _ := Play(t, p, m.defect)
 				maps.Copy(rules, out.Rules)
+				if rules[m.rule] > 0 {
+					worlds.found(m.rule, m.name, seed)
+					return
+				}
 			}
-			assert.NotZero(t, rules[m.rule], "%s was not found; found was %v", m.rule, slices.Sorted(maps.Keys(rules)))
+			assert.Fail(t, m.rule+" was not found", "found was %v", slices.Sorted(maps.Keys(rules)))
 		})
 	}
 	for _, m := range recordMutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			m.play(t)
+			m.play(t, worlds)
 		})
 	}
 }
