@@ -64,7 +64,7 @@ var table = map[string]rule{
 	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "wire", "hosts", "stop", "lead", "run", "cluster", "suspend", "request", "times"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
 	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "wire", "hosts", "stop", "lead", "run", "cluster", "admit", "suspend", "request", "live", "times"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
-	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
+	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason", "times"}, nil},
 	"internal/logging":    {[]string{"wire"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/timeline":   {[]string{"wire", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},

@@ -112,16 +112,12 @@ it continues the open runs. Before that, stop the fenced that wrote the file, an
 make sure that it never starts again.`,
 		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.importFile(cmd.Context(), args[0], config, set)
+			return c.runDaemonProgram(cmd.Context(), c.out, append([]string{"--import", args[0]}, configFlags(config, set)...)...)
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration file of fenced, instead of its own default")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "override one of its keys, KEY=VALUE (repeatable)")
 	return cmd
-}
-
-func (c *cli) importFile(ctx context.Context, path, config string, set []string) error {
-	return c.runDaemonProgram(ctx, c.out, append([]string{"--import", path}, configFlags(config, set)...)...)
 }
 
 // daemonProgram finds fenced: beside this program, where the package puts it, or on the path.

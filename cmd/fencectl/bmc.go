@@ -89,13 +89,8 @@ func (c *cli) showBMCs(rep api.Reply[wire.BMCs]) error {
 	for i := range rep.Value.BMCs {
 		names = append(names, rep.Value.BMCs[i].Node)
 	}
-	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }, names...); err != nil {
-		return err
-	}
-	if n := rep.Value.Count(); rep.Value.Undependable() > 0 || n.NotChecked > 0 {
-		return &exitError{code: exitDegraded}
-	}
-	return nil
+	degraded := rep.Value.Undependable() > 0 || rep.Value.Count().NotChecked > 0
+	return c.printDegraded(degraded, rep.Body, func() error { return c.printBMCs(rep.Value) }, names...)
 }
 
 func newBMCAuditCommand(c *cli) *cobra.Command {
@@ -135,13 +130,7 @@ func (c *cli) bmcAudit(ctx context.Context, node string) error {
 	if err != nil {
 		return requestError("audit the BMCs", err)
 	}
-	if err := c.print(rep.Body, func() error { return c.printAudit(rep.Value) }); err != nil {
-		return err
-	}
-	if rep.Value.Weak() > 0 {
-		return &exitError{code: exitDegraded}
-	}
-	return nil
+	return c.printDegraded(rep.Value.Weak() > 0, rep.Body, func() error { return c.printAudit(rep.Value) })
 }
 
 func (c *cli) printBMCs(b wire.BMCs) error {

@@ -139,13 +139,7 @@ func (c *cli) plan(ctx context.Context) error {
 	if err != nil {
 		return requestError("read the plan", err)
 	}
-	if err := c.print(rep.Body, func() error { return c.printPlan(rep.Value) }, planned(rep.Value)...); err != nil {
-		return err
-	}
-	if rep.Value.Acts() || rep.Value.Problems() > 0 {
-		return &exitError{code: exitDegraded}
-	}
-	return nil
+	return c.printDegraded(rep.Value.Acts() || rep.Value.Problems() > 0, rep.Body, func() error { return c.printPlan(rep.Value) }, planned(rep.Value)...)
 }
 
 // planned names the targets of a plan, for -o name.

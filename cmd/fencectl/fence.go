@@ -13,7 +13,8 @@ import (
 	"github.com/fenced/fenced/internal/wire"
 )
 
-type fenceOptions struct {
+// promptedOptions are those of an order that first shows its effect and asks for the node's name.
+type promptedOptions struct {
 	waitFlags
 	about
 	reason  string
@@ -22,8 +23,16 @@ type fenceOptions struct {
 	dryRun  bool
 }
 
+func (o *promptedOptions) addFlags(cmd *cobra.Command, shown string) {
+	o.about.flags(cmd)
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, shown+" (exit 3), then stop")
+	o.waitFlags.flags(cmd)
+}
+
 func newFenceCommand(c *cli) *cobra.Command {
-	var o fenceOptions
+	var o promptedOptions
 	cmd := &cobra.Command{
 		Use:   "fence NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
 		Short: "power a node's host off, isolate its Node, and bring both back",
@@ -45,17 +54,12 @@ because it goes on by itself: give --timeout.`,
 		Args: o.args,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.fence(cmd.Context(), args, o) },
 	}
-	o.about.flags(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
-	flags.BoolVar(&o.offOnly, "off-only", false, "leave the host off until fencectl unfence")
-	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be done and what forbids it (exit 3), then stop")
-	o.waitFlags.flags(cmd)
+	o.addFlags(cmd, "show what would be done and what forbids it")
+	cmd.Flags().BoolVar(&o.offOnly, "off-only", false, "leave the host off until fencectl unfence")
 	return cmd
 }
 
-func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
+func (c *cli) fence(ctx context.Context, args []string, o promptedOptions) error {
 	command := "fencectl fence " + o.typed(args) + inCluster(c.cluster)
 	line := fmt.Sprintf("%s --reason %q", command, o.reason)
 	if err := needReason(o.reason, command); err != nil {
@@ -85,16 +89,8 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly, newRun: !rep.Value.Joined})
 }
 
-type confirmOptions struct {
-	waitFlags
-	about
-	reason string
-	yes    bool
-	dryRun bool
-}
-
 func newConfirmOffCommand(c *cli) *cobra.Command {
-	var o confirmOptions
+	var o promptedOptions
 	cmd := &cobra.Command{
 		Use:   "confirm-off NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
 		Short: "confirm that a host is off when no BMC can prove it (admin)",
@@ -115,16 +111,11 @@ unfence, or until the Node registers again after another boot of the same machin
 		Args: o.args,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args, o) },
 	}
-	o.about.flags(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
-	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "show what is known and what forbids it (exit 3), then stop")
-	o.waitFlags.flags(cmd)
+	o.addFlags(cmd, "show what is known and what forbids it")
 	return cmd
 }
 
-func (c *cli) confirmOff(ctx context.Context, args []string, o confirmOptions) error {
+func (c *cli) confirmOff(ctx context.Context, args []string, o promptedOptions) error {
 	line := "fencectl confirm-off " + o.typed(args) + inCluster(c.cluster)
 	if err := needReason(o.reason, line); err != nil {
 		return err

@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fenced/fenced/internal/api"
 )
 
 // TestWrongWordsAreNotSent: what fenced would refuse is wrong usage, told with what to
@@ -54,8 +52,6 @@ func TestTimelineOfANodeThatIsNamedLikeARun(t *testing.T) {
 		assert.Contains(t, out.String(), "run r-1: ")
 	}
 	var out, errs bytes.Buffer
-	assert.NoError(t, api.CheckRun("n-1"))
-	assert.Error(t, api.CheckRun("worker-3.example.com"))
 	assert.Equal(t, exitOK, run(t.Context(), []string{"--socket", socket, "timeline", "worker-3.example.com"}, nil, &out, &errs), errs.String())
 	assert.Equal(t, "no run of worker-3.example.com\n", out.String())
 }

@@ -41,17 +41,12 @@ func (c *cli) nodes(ctx context.Context) error {
 		return requestError("list the nodes", err)
 	}
 	list := rep.Value.Nodes
-	if err := c.print(rep.Body, func() error { return c.nodeTable(list) }); err != nil {
-		return err
-	}
 	covered := map[string]bool{} // clusters
 	for i := range list {
 		covered[list[i].Cluster] = covered[list[i].Cluster] || len(list[i].Checks) > 0
 	}
-	if slices.ContainsFunc(list, func(n wire.Node) bool { return n.IsGap() || !covered[n.Cluster] }) {
-		return &exitError{code: exitDegraded}
-	}
-	return nil
+	degraded := slices.ContainsFunc(list, func(n wire.Node) bool { return n.IsGap() || !covered[n.Cluster] })
+	return c.printDegraded(degraded, rep.Body, func() error { return c.nodeTable(list) })
 }
 
 func (c *cli) nodeTable(list []wire.Node) error {

@@ -55,6 +55,14 @@ func (c *cli) print(body []byte, table func() error, names ...string) error {
 	return table()
 }
 
+// printDegraded is print for an answer that may say that something is not as it should be: then the exit status is 2.
+func (c *cli) printDegraded(degraded bool, body []byte, table func() error, names ...string) error {
+	if err := c.print(body, table, names...); err != nil || !degraded {
+		return err
+	}
+	return &exitError{code: exitDegraded}
+}
+
 // printRefusal prints the daemon's refusal for scripts, in the form of -o. People read it on stderr.
 func (c *cli) printRefusal(err error) {
 	if e, ok := errors.AsType[*api.Error](err); ok && len(e.Body) > 0 && !c.isTable() {

@@ -54,13 +54,7 @@ func (c *cli) status(ctx context.Context) error {
 		return requestError("read the status", err)
 	}
 	st := rep.Value
-	if err := c.print(rep.Body, func() error { return c.printStatus(st, time.Now()) }, deviating(st)...); err != nil {
-		return err
-	}
-	if len(st.Degraded()) > 0 {
-		return &exitError{code: exitDegraded}
-	}
-	return nil
+	return c.printDegraded(len(st.Degraded()) > 0, rep.Body, func() error { return c.printStatus(st, time.Now()) }, deviating(st)...)
 }
 
 // deviating names the targets that are not healthy, for -o name.

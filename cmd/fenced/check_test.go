@@ -112,8 +112,7 @@ func TestCheckAsTheServicesUser(t *testing.T) {
 func TestOpener(t *testing.T) {
 	open := opener(time.Second)
 	at := func(address string) bmc.Endpoint {
-		e := must.Do(bmc.ParseEndpoint(address))(t)
-		return e
+		return must.Do(bmc.ParseEndpoint(address))(t)
 	}
 	for _, c := range []struct {
 		device bmc.Device

@@ -114,10 +114,6 @@ func opener(read time.Duration) bmc.Opener {
 	}
 }
 
-func describeHosts(list []config.HostEntry) string {
-	return fmt.Sprintf("%d hosts in hosts.d", len(list))
-}
-
 // checkCluster is an error for the name of a cluster that is not configured; empty means all.
 func (c control) checkCluster(cluster string) error {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {

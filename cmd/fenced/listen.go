@@ -79,11 +79,6 @@ func twoPersons(c config.Config) []wire.Verb {
 	return verbs
 }
 
-// apiRoles are the groups of the three roles.
-func apiRoles(c config.Config) api.Roles {
-	return api.Roles(c.Control.Roles)
-}
-
 // giveSocket gives the control socket its group. If that fails, only root may use the socket, and
 // fencing goes on.
 func giveSocket(path, group string, log *zap.Logger) {

@@ -52,13 +52,10 @@ func (c control) Resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	}
 	means, err := r.resolve(want, n)
 	if err != nil {
-		return n, apiError(orderAbout(n), err)
+		return n, apiError(wire.Order{}.About(n), err)
 	}
 	return means, nil
 }
-
-// orderAbout is an order about a name, for the hints of a refusal.
-func orderAbout(n wire.Named) wire.Order { return wire.Order{}.About(n) }
 
 func (r resolver) resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	switch {

@@ -114,7 +114,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 		d.reloader.recordBuilt(c.Name)
 	}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
-		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries.Entries)))
+		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", fmt.Sprintf("%d hosts in hosts.d", len(entries.Entries))))
 	return d, nil
 }
 
@@ -207,7 +207,7 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
 	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, reloader: d.reloader, clusters: d.clusters, version: version}
-	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
+	server := api.NewServer(people, api.Roles(d.cfg.Control.Roles), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {
 		door := openMetrics(addr, d.log.Named("metrics"))

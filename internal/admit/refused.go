@@ -290,7 +290,7 @@ func (cs *checkStates) author(id policy.CheckID) *authorState {
 	id.Name = ""
 	a := cs.authors[id]
 	if a == nil {
-		a = &authorState{pace: newAuthorPace()}
+		a = &authorState{pace: rate.NewLimiter(authorRate, authorBurst)}
 		cs.authors[id] = a
 	}
 	return a
@@ -371,7 +371,7 @@ func (k *checkState) differences(r *policy.CheckReport) (news []event.Event) {
 	if r.State != k.state {
 		ev := event.Event{Type: event.CheckChanged, Message: "is " + string(r.State)}
 		if r.State != policy.StateActive {
-			ev.Reason, ev.Message = r.StateReason(), ev.Message+": "+cmp.Or(r.Message, "no reason is known")
+			ev.Reason, ev.Message = r.State.Reason(), ev.Message+": "+cmp.Or(r.Message, "no reason is known")
 		}
 		news = append(news, ev)
 	}
@@ -461,9 +461,6 @@ const (
 
 // newPace is the limit of one subject.
 func newPace() *rate.Limiter { return rate.NewLimiter(rate.Every(tellEvery), tellBurst) }
-
-// newAuthorPace is the limit of all checks of one kind and namespace.
-func newAuthorPace() *rate.Limiter { return rate.NewLimiter(authorRate, authorBurst) }
 
 // newClusterPace is the limit of all subjects of a cluster.
 func newClusterPace() *rate.Limiter { return rate.NewLimiter(clusterRate, clusterBurst) }

@@ -193,8 +193,7 @@ func dialAs(t *testing.T, u *user.User, path string) net.Conn {
 	require.NoError(t, r.err)
 	f := os.NewFile(uintptr(r.fd), path)
 	defer f.Close()
-	c := must.Do(net.FileConn(f))(t)
-	return c
+	return must.Do(net.FileConn(f))(t)
 }
 
 // follow is what a caller asks to stay connected.

@@ -16,7 +16,6 @@ import (
 var (
 	nodeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 	clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-	runName     = regexp.MustCompile(`^[0-9a-z]{1,16}-[0-9a-z]{1,16}$`)
 )
 
 // maxNodeName is the longest name that a Node or a Machine can have, maxNamespace that of
@@ -67,14 +66,6 @@ func CheckCluster(name string) error {
 		return nil
 	}
 	return badName(name, "cluster", "fencectl status shows the clusters")
-}
-
-// CheckRun refuses, with a *Error, a text that cannot be the name of a run.
-func CheckRun(name string) error {
-	if runName.MatchString(name) {
-		return nil
-	}
-	return badName(name, "run", "fencectl status shows the open runs, fencectl history all")
 }
 
 // CheckTarget refuses, with a *Error, a text that can be neither the name of a Node nor that of a run: a

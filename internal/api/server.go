@@ -95,7 +95,7 @@ func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...wire.Verb) 
 	return &Server{
 		daemon: d, roles: roles, log: log,
 		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
-		dryRuns: &dryRuns{by: map[uint32]bool{}}, looks: make(looks, maxViewerLooks), auditReads: newAuditReads(), refusals: &refusalLog{log: log},
+		dryRuns: &dryRuns{by: map[uint32]bool{}}, looks: make(looks, maxViewerLooks), auditReads: auditReads{make(chan struct{}, maxAuditReads), make(chan struct{}, maxAuditReads), auditTime}, refusals: &refusalLog{log: log},
 		helper: login.Socket,
 	}
 }

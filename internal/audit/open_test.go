@@ -133,8 +133,7 @@ func texts(t *testing.T, path string) (list []string) {
 // add appends an entry that says something.
 func add(t *testing.T, l *Log, text string) Head {
 	t.Helper()
-	h := must.Do(l.Append(t.Context(), Entry{Type: "Action", Message: text}))(t)
-	return h
+	return must.Do(l.Append(t.Context(), Entry{Type: "Action", Message: text}))(t)
 }
 
 // A log that was moved or taken away goes on in a file that has its name: what is

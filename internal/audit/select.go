@@ -107,7 +107,7 @@ func (s *selection) files(path string) error {
 		if len(old) > 1 {
 			next = rotatedName(path, old[1])
 		}
-		if began, known := beginOf(next); known && began.Add(disorder).Before(s.q.Since) && !s.seenEntry() {
+		if began, known := beginOf(next); known && began.Add(disorder).Before(s.q.Since) && s.at.IsZero() { // only before the first entry
 			s.head, s.seen = Head{Seq: old[0]}, true
 		} else {
 			err = s.file(f)
@@ -119,9 +119,6 @@ func (s *selection) files(path string) error {
 	}
 	return nil
 }
-
-// seenEntry returns whether an entry was read: files are passed over only before the first.
-func (s *selection) seenEntry() bool { return !s.at.IsZero() }
 
 // rotated lists the numbers of the rotated files, ascending.
 func rotated(path string) (numbers []uint64, err error) {

@@ -273,7 +273,7 @@ func TestTargetsOfTwoAPIsAreTwo(t *testing.T) {
 func TestRunIDsAreNames(t *testing.T) {
 	for _, at := range []time.Time{time.Now(), time.UnixMilli(1), time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		id := NewRunID(at)
-		require.NoError(t, api.CheckRun(id))
+		require.NoError(t, api.CheckTarget(id))
 	}
 }
 

@@ -12,7 +12,7 @@
 //	status.go        what people read: status, report, coverage, explain, plan, runs, single records
 //	statuswriter.go  writes the status of checks to the cluster; requestwriter.go: that of requests
 //	records.go       reads what other instances have written, and removes old records
-//	clusterchange.go, applyconfig.go  what a reload changes
+//	applyconfig.go   what a reload changes
 //
 // New gets everything that the engine needs as values and small interfaces. Run stops when
 // its context ends.

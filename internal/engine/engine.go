@@ -235,6 +235,15 @@ func (e *Engine) cluster(name string) (*clusterParts, error) {
 	return nil, &reason.Refusal{Reason: reason.NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
 }
 
+// inCluster answers for one cluster. An error is a *reason.Refusal: no such cluster is configured, or that of the answer.
+func inCluster[T any](e *Engine, name string, answer func(*clusterParts) (T, error)) (none T, err error) {
+	c, err := e.cluster(name)
+	if err != nil {
+		return none, err
+	}
+	return answer(c)
+}
+
 // Escalation asks other remediators in all clusters; package escalate does. Its parts beside this are admit.Escalation, for
 // one cluster, and cluster.Repair, by which the limits count what was asked.
 type Escalation interface {

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -80,16 +82,17 @@ func await(t *testing.T, ok func() bool) {
 	require.Fail(t, "it does not happen within an hour")
 }
 
+// gateIn is the first gate of an explanation that is so.
+func gateIn(t *testing.T, x admit.Explanation, is func(reason.Gate) bool) reason.Gate {
+	t.Helper()
+	i := slices.IndexFunc(x.Gates, is)
+	require.NotEqual(t, -1, i, "no such gate among %+v", x.Gates)
+	return x.Gates[i]
+}
+
 func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 	t.Helper()
-	x := explained(t, e)
-	for _, g := range x.Gates {
-		if g.Reason == code {
-			return g
-		}
-	}
-	require.Failf(t, "no such gate", "%s is not among %+v", code, x.Gates)
-	return reason.Gate{}
+	return gateIn(t, explained(t, e), func(g reason.Gate) bool { return g.Reason == code })
 }
 
 func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {

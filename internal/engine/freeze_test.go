@@ -33,8 +33,7 @@ func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
 
 func freezesIn(t *testing.T, store state.Store) []state.Freeze {
 	t.Helper()
-	list := must.Do(statetest.LoadFreezes(t.Context(), store))(t)
-	return list
+	return must.Do(statetest.LoadFreezes(t.Context(), store))(t)
 }
 
 // A host that ran while its BMC read Off stays frozen until a person releases it, whatever

@@ -118,8 +118,7 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 
 func openStore(t *testing.T, dir string) state.Store {
 	t.Helper()
-	s := must.Do(boltstore.Open(filepath.Join(dir, "state.db")))(t)
-	return s
+	return must.Do(boltstore.Open(filepath.Join(dir, "state.db")))(t)
 }
 
 // eventsOf are the events so far that a test asks for.
@@ -298,8 +297,7 @@ func refusedFor(t *testing.T, err error, code reason.Code) {
 // enroll has a person enroll n-1's devices.
 func enroll(t *testing.T, e *engine.Engine) hosts.Enrollment {
 	t.Helper()
-	x := must.Do(e.Enroll(t.Context(), byHand))(t)
-	return x
+	return must.Do(e.Enroll(t.Context(), byHand))(t)
 }
 
 func notEnrolled(t *testing.T, e *engine.Engine, code reason.Code) {
@@ -310,12 +308,10 @@ func notEnrolled(t *testing.T, e *engine.Engine, code reason.Code) {
 
 func subject(t *testing.T, e *engine.Engine) hosts.Subject {
 	t.Helper()
-	s := must.Do(e.SubjectOf(t.Context(), "c", "n-1"))(t)
-	return s
+	return must.Do(e.SubjectOf(t.Context(), "c", "n-1"))(t)
 }
 
 func explained(t *testing.T, e *engine.Engine) admit.Explanation {
 	t.Helper()
-	x := must.Do(e.Explain(t.Context(), "c", "n-1"))(t)
-	return x
+	return must.Do(e.Explain(t.Context(), "c", "n-1"))(t)
 }

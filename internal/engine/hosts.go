@@ -17,11 +17,7 @@ func (e *Engine) Inventory(ctx context.Context) []hosts.Subject { return e.hosts
 // SubjectOf returns the host of one Node. An error is a *reason.Refusal: the Node is not
 // known, or it has no host. Subject.Err says why a host cannot be used.
 func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (hosts.Subject, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return hosts.Subject{}, err
-	}
-	return c.hosts.SubjectOf(ctx, node)
+	return inCluster(e, cluster, func(c *clusterParts) (hosts.Subject, error) { return c.hosts.SubjectOf(ctx, node) })
 }
 
 // Identify compares the identity that one device reports with that of the subject.
@@ -40,19 +36,11 @@ func (e *Engine) Checked(ctx context.Context, k hosts.Checked) { e.hosts.Checked
 // Enroll stores a person's confirmation that the devices of a Node's host, as they are
 // configured now, switch that machine. A refusal is a *reason.Refusal. // I8, I10
 func (e *Engine) Enroll(ctx context.Context, o wire.Order) (hosts.Enrollment, error) {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return hosts.Enrollment{}, err
-	}
-	return c.hosts.Enroll(ctx, o)
+	return inCluster(e, o.Cluster, func(c *clusterParts) (hosts.Enrollment, error) { return c.hosts.Enroll(ctx, o) })
 }
 
 // Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC
 // falsely read Off. Outcome.Still says what else still forbids to power the host off. // I5
 func (e *Engine) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, error) {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return order.Outcome{}, err
-	}
-	return c.hosts.Unfreeze(ctx, o)
+	return inCluster(e, o.Cluster, func(c *clusterParts) (order.Outcome, error) { return c.hosts.Unfreeze(ctx, o) })
 }

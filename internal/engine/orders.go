@@ -19,21 +19,13 @@ import (
 // Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
 // and no other gate. A refusal is a *reason.Refusal.
 func (e *Engine) Fence(ctx context.Context, o wire.Order) (order.Outcome, error) {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return order.Outcome{}, err
-	}
-	return c.admit.Fence(ctx, o)
+	return inCluster(e, o.Cluster, func(c *clusterParts) (order.Outcome, error) { return c.admit.Fence(ctx, o) })
 }
 
 // ConfirmOff accepts a manual confirmation, in place of a proof, that a Node's host is off
 // and cannot come on. // I26
 func (e *Engine) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, error) {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return order.Outcome{}, err
-	}
-	return c.admit.ConfirmOff(ctx, o)
+	return inCluster(e, o.Cluster, func(c *clusterParts) (order.Outcome, error) { return c.admit.ConfirmOff(ctx, o) })
 }
 
 // Retry continues a run that is Waiting or Held, or that rests before its next attempt.
@@ -255,11 +247,7 @@ func (a Arming) Disarm(ctx context.Context, o wire.Order) (order.Outcome, error)
 
 // Plan is what would be done in a cluster as soon as it is armed and the quiet period is over.
 func (a Arming) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
-	c, err := a.e.cluster(cluster)
-	if err != nil {
-		return admit.Plan{}, err
-	}
-	return c.admit.Plan(ctx, true)
+	return inCluster(a.e, cluster, func(c *clusterParts) (admit.Plan, error) { return c.admit.Plan(ctx, true) })
 }
 
 // clusterParts is the cluster of an order that only its owner carries out.

@@ -160,6 +160,9 @@ func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 // waiting lets the runs of an engine wait, with a first pause of a minute.
 func waiting(o *engine.Options) { o.Run.RetryInterval = time.Minute }
 
+// waitingOnce is waiting for runs of one attempt.
+func waitingOnce(o *engine.Options) { o.Run.RetryInterval, o.Run.MaxAttempts = time.Minute, 1 }
+
 // What heals ends the run by itself, with the Node Ready and whole. Nobody orders anything. // L5
 func TestWaitingRunGoesOnByItself(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -196,10 +199,7 @@ func TestWaitingRunGoesOnByItself(t *testing.T) {
 func TestRepairedHostIsTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e := running(t, w, store, func(o *engine.Options) {
-			waiting(o)
-			o.Run.MaxAttempts = 1
-		})
+		e := running(t, w, store, waitingOnce)
 		time.Sleep(15 * time.Minute)
 		r := stands(t, e, remediate.Waiting, reason.AttemptsExhausted)
 		assert.WithinDuration(t, time.Now().Add(time.Hour), r.NextTry(), 15*time.Minute)
@@ -218,10 +218,7 @@ func TestRepairedHostIsTakenBack(t *testing.T) {
 func TestAttemptsAreTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e := running(t, w, store, func(o *engine.Options) {
-			waiting(o)
-			o.Run.MaxAttempts = 1
-		})
+		e := running(t, w, store, waitingOnce)
 		time.Sleep(100 * time.Minute)
 		r := stands(t, e, remediate.Waiting)
 		assert.Equal(t, 2, r.Attempt)

@@ -127,11 +127,7 @@ func (c *clusterParts) escalationHint(checks []policy.CheckReport) string {
 // Report is what the checks find in a cluster now, with every target. Its cost grows with the
 // size of the cluster, so call it only when a person asks.
 func (e *Engine) Report(cluster string) (policy.Report, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return policy.Report{}, err
-	}
-	return c.model.Objects.Report()
+	return inCluster(e, cluster, func(c *clusterParts) (policy.Report, error) { return c.model.Objects.Report() })
 }
 
 // Coverage is Report, with what every check and budget of one cluster selects and allows.
@@ -146,31 +142,21 @@ func (e *Engine) Coverage(cluster string) (policy.Report, []policy.Coverage, err
 // Explain lists every gate of a Node in the order in which the daemon evaluates them. It
 // calls the functions that decide.
 func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Explanation, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return admit.Explanation{}, err
-	}
-	return c.admit.Explain(ctx, wire.Order{Node: node})
+	return inCluster(e, cluster, func(c *clusterParts) (admit.Explanation, error) { return c.admit.Explain(ctx, wire.Order{Node: node}) })
 }
 
 // ExplainMachine is Explain for a Machine, which may have no Node. machine is its
 // "namespace/name".
 func (e *Engine) ExplainMachine(ctx context.Context, cluster, machine string) (admit.Explanation, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return admit.Explanation{}, err
-	}
-	return c.admit.Explain(ctx, wire.Order{Machine: machine})
+	return inCluster(e, cluster, func(c *clusterParts) (admit.Explanation, error) {
+		return c.admit.Explain(ctx, wire.Order{Machine: machine})
+	})
 }
 
 // Plan is what fenced would do now in one cluster. It reads no BMC: results of a probe are
 // included once the daemon has probed the target.
 func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return admit.Plan{}, err
-	}
-	return c.admit.Plan(ctx, false)
+	return inCluster(e, cluster, func(c *clusterParts) (admit.Plan, error) { return c.admit.Plan(ctx, false) })
 }
 
 // Names lists the Nodes of a cluster and its Machines ("namespace/name") whose names begin with a

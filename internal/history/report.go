@@ -2,11 +2,11 @@ package history
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -100,14 +100,8 @@ func (h *History) closedLimits() []wire.LimitsOfACheck {
 
 // timesOf sums durations up. The percentiles are durations that occurred.
 func timesOf(list []time.Duration) wire.Times {
-	if len(list) == 0 {
-		return wire.Times{}
-	}
-	sorted := slices.Sorted(slices.Values(list))
-	at := func(share float64) float64 {
-		return sorted[int(math.Ceil(share*float64(len(sorted))))-1].Seconds()
-	}
-	return wire.Times{Count: len(sorted), MedianSeconds: at(0.5), P95Seconds: at(0.95), MaxSeconds: at(1)}
+	at := func(share float64) float64 { return times.Quantile(list, share).Seconds() }
+	return wire.Times{Count: len(list), MedianSeconds: at(0.5), P95Seconds: at(0.95), MaxSeconds: at(1)}
 }
 
 // newest is a list that keeps its newest, which come last.

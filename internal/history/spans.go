@@ -185,12 +185,16 @@ func (v *evidence) broken(b audit.Break) {
 	if b.After == 0 { // the first entry says when it begins
 		return
 	}
-	v.gap(b.From, cmp.Or(b.To, v.period.Until), "the log is broken: "+b.What)
+	v.addGap(wire.EvidenceGap{From: b.From, To: cmp.Or(b.To, v.period.Until), What: "the log is broken: " + b.What, Broken: true})
 }
 
 func (v *evidence) gap(from, to time.Time, what string) {
-	if v.period.touches(from, to) {
-		v.gaps.add(wire.EvidenceGap{From: from, To: to, What: what}, maxKeys)
+	v.addGap(wire.EvidenceGap{From: from, To: to, What: what})
+}
+
+func (v *evidence) addGap(g wire.EvidenceGap) {
+	if v.period.touches(g.From, g.To) {
+		v.gaps.add(g, maxKeys)
 	}
 }
 

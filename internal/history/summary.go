@@ -43,7 +43,7 @@ func evidenceSentences(r *wire.PeriodReport) []string {
 	}
 	broken := 0
 	for _, g := range r.Evidence.Gaps {
-		if strings.HasPrefix(g.What, "the log is broken") {
+		if g.Broken {
 			broken++
 		}
 	}

@@ -26,8 +26,7 @@ import (
 )
 
 func testSealer(t require.TestingT, s suite) sealer {
-	seal := must.Do(newSealer(s, bytes.Repeat([]byte{7}, 20), bytes.Repeat([]byte{9}, 20)))(t)
-	return seal
+	return must.Do(newSealer(s, bytes.Repeat([]byte{7}, 20), bytes.Repeat([]byte{9}, 20)))(t)
 }
 
 // TestSealedOpens: what is sealed opens to the same, and no other byte string of

@@ -46,24 +46,19 @@ func TestSuiteOverGoIPMI(t *testing.T) {
 }
 
 func TestSuiteOverDebian(t *testing.T) {
-	t.Parallel()
-	bmctest.Run(t, bmctest.Driver{
-		New: func(t *testing.T) *bmctest.World {
-			w, _ := worldOf(t, startDebian(t, ipmisim.Options{}))
-			return w
-		},
-		Cannot: map[string]string{
-			"Transitional": oneBit, "HalfOpen": noConnections, "CloseSilently": noConnections, "CutBodies": datagrams, "Sessions": asksNobody, "CutLogins": asksNobody,
-			"ChangeIdentity": onlyFromConfig, "RefuseSame": obeys,
-		},
-	})
+	suiteOver(t, func(t *testing.T) ipmisim.Faults { return startDebian(t, ipmisim.Options{}) })
 }
 
 func TestSuiteOverPyghmi(t *testing.T) {
+	suiteOver(t, func(t *testing.T) ipmisim.Faults { return startPyghmi(t, ipmisim.Options{}) })
+}
+
+// suiteOver is the suite over a BMC that is a program.
+func suiteOver(t *testing.T, start func(t *testing.T) ipmisim.Faults) {
 	t.Parallel()
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
-			w, _ := worldOf(t, startPyghmi(t, ipmisim.Options{}))
+			w, _ := worldOf(t, start(t))
 			return w
 		},
 		Cannot: map[string]string{

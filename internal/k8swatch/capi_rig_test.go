@@ -294,8 +294,7 @@ func TestStatusOfAClusterAPICheck(t *testing.T) {
 		name := rigtest.Name("told-check")
 		made := must.Do(b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")}))(t)
 		read := func() *unstructured.Unstructured {
-			u := must.Do(b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machinehealthchecks")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
-			return u
+			return must.Do(b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machinehealthchecks")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 		}
 		r := policy.CheckReport{
 			Kind: policy.MachineHealthCheckKind, APIVersion: made.GetAPIVersion(), Namespace: rig.Namespace, Name: name, UID: string(made.GetUID()),

@@ -34,14 +34,12 @@ func dial(t *testing.T, c *rig.ControlPlane) *Cluster {
 func dialAs(t *testing.T, c *rig.ControlPlane, storeID string) *Cluster {
 	t.Helper()
 	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
-	k := must.Do(New(Config{Config: view.Config{Name: "rig", Kubeconfig: path, StoreID: storeID, FreshEvery: time.Second}}, zap.NewNop()))(t)
-	return k
+	return must.Do(New(Config{Config: view.Config{Name: "rig", Kubeconfig: path, StoreID: storeID, FreshEvery: time.Second}}, zap.NewNop()))(t)
 }
 
 func connected(t *testing.T, kubeconfig string) *Cluster {
 	t.Helper()
-	k := must.Do(New(Config{Config: view.Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}}, zap.NewNop()))(t)
-	return k
+	return must.Do(New(Config{Config: view.Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}}, zap.NewNop()))(t)
 }
 
 // watching runs a Cluster until the test ends, and waits for its first view.
@@ -136,8 +134,7 @@ func running(t *testing.T, c *Cluster) (stop func()) {
 // real API server does not give on demand.
 func served(t *testing.T, h http.HandlerFunc) *Cluster {
 	t.Helper()
-	c := must.Do(New(Config{Config: view.Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}}, zap.NewNop()))(t)
-	return c
+	return must.Do(New(Config{Config: view.Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}}, zap.NewNop()))(t)
 }
 
 // The leader Leases of other remediation controllers, and the namespace of OpenShift's.

@@ -54,8 +54,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	name := nodeCheck(t, c, rig.RemediationTemplate("reboot"))
 	checks := c.Dynamic().Resource(rig.NodeCheckResource)
 	read := func() *unstructured.Unstructured {
-		u := must.Do(checks.Get(ctx, name, metav1.GetOptions{}))(t)
-		return u
+		return must.Do(checks.Get(ctx, name, metav1.GetOptions{}))(t)
 	}
 	history := `{"status": {"unhealthyNodes": [{"name": "n-9", "remediations": [{"resource": {"apiVersion": "a/v1", "kind": "K", "name": "n-9"}, "started": "2026-01-01T00:00:00Z"}]}]}}`
 	must.Do(checks.Patch(ctx, name, types.MergePatchType, []byte(history), metav1.PatchOptions{}, "status"))(t)

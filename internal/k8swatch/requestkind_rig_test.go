@@ -34,8 +34,7 @@ func TestRequestAsOthersReadIt(t *testing.T) {
 	r.Request = &q
 	api := c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace)
 	live := func() *unstructured.Unstructured {
-		u := must.Do(api.Get(ctx, q.Name, metav1.GetOptions{}))(t)
-		return u
+		return must.Do(api.Get(ctx, q.Name, metav1.GetOptions{}))(t)
 	}
 	kstatus := func() status.Status {
 		result := must.Do(status.Compute(live()))(t)

@@ -45,8 +45,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	q := askedFor(t, c, r.Target)
 	r.Request = &q
 	live := func() *unstructured.Unstructured {
-		u := must.Do(k.servers.Work.API().Dynamic.Resource(client.RequestGVR).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{}))(t)
-		return u
+		return must.Do(k.servers.Work.API().Dynamic.Resource(client.RequestGVR).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{}))(t)
 	}
 	seen := lookAt(t, k, r)
 	require.NotNil(t, seen.Request)
@@ -164,8 +163,7 @@ func TestStaleAnnotationIsCleared(t *testing.T) {
 	annotate(key, &empty)
 	annotate(mark, &empty)
 	clears := func(of remediate.Target) bool {
-		removed := must.Do(k.Requests().ClearStale(ctx, of))(t)
-		return removed
+		return must.Do(k.Requests().ClearStale(ctx, of))(t)
 	}
 	_, err := k.Requests().ClearStale(ctx, r.Target)
 	require.ErrorContains(t, err, mark)
@@ -193,8 +191,7 @@ func TestMetal3RemediationIsTold(t *testing.T) {
 	r.Request = &q
 	own := schema.GroupVersionResource{Group: client.Metal3Requests.Group, Version: "v1beta2", Resource: "metal3remediations"}
 	live := func() *unstructured.Unstructured {
-		u := must.Do(k.servers.Manage.API().Dynamic.Resource(own).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{}))(t)
-		return u
+		return must.Do(k.servers.Manage.API().Dynamic.Resource(own).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{}))(t)
 	}
 	for _, phase := range []string{request.Pending, request.Held, request.Succeeded} {
 		require.True(t, apierrors.IsInvalid(c.SetStatus(ctx, own, q.Name, map[string]any{"phase": phase})), phase)
@@ -284,8 +281,7 @@ func TestHandovers(t *testing.T) {
 	require.ErrorContains(t, err, "more than 262144 bytes")
 	make(`{template: {metadata: {labels: {own: "1"}}, spec: {mode: hard}}}`)
 	live := func() *unstructured.Unstructured {
-		u := must.Do(c.Dynamic().Resource(rebootGVR).Namespace(rig.Namespace).Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
-		return u
+		return must.Do(c.Dynamic().Resource(rebootGVR).Namespace(rig.Namespace).Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	}
 	draft := must.Do(h.Prepare(ctx, check, r.Target, from, true))(t)
 	o := draft.Object

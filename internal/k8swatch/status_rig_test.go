@@ -90,8 +90,7 @@ func TestStatusOfAnOpenShiftCheck(t *testing.T) {
 	name := rigtest.Name("told-check")
 	made := must.Do(c.CreateCheck(ctx, rig.Check{Name: name, Match: map[string]string{"none": name}, Conditions: rig.NotReadyFor("300s")}))(t)
 	read := func() *unstructured.Unstructured {
-		u := must.Do(c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
-		return u
+		return must.Do(c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 	}
 	r := policy.CheckReport{
 		Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: rig.Namespace, Name: name,

@@ -72,8 +72,7 @@ func listen(t *testing.T) *net.UnixListener {
 	t.Helper()
 	dir := must.Do(os.MkdirTemp("", "login"))(t) // a path of a socket is short
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	ln := must.Do(net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: network}))(t)
-	return ln
+	return must.Do(net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: network}))(t)
 }
 
 // both reads the login of a process in both ways.

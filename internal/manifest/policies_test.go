@@ -112,8 +112,7 @@ const schemaFile = "../../configs/fenced-policy.schema.json"
 
 func published(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	s := must.Do(jsonschema.NewCompiler().Compile(schemaFile))(t)
-	return s
+	return must.Do(jsonschema.NewCompiler().Compile(schemaFile))(t)
 }
 
 // ownDocuments are the documents of fenced's own kinds in one input; what is no

@@ -45,9 +45,6 @@ func ExplainTarget(c *CheckReport, t *TargetReport) []reason.Gate {
 	return gates
 }
 
-// StateReason is the code of a check that is not active.
-func (r *CheckReport) StateReason() reason.Code { return stateReason(r.State) }
-
 // LimitGate is the check's own limit on unhealthy targets.
 func (r *CheckReport) LimitGate() reason.Gate {
 	code, name := reason.ShortCircuit, r.Limit
@@ -176,7 +173,7 @@ func explainUncovered(r *Report, node string) []reason.Gate {
 		if c.State == StateActive || !c.unread && !c.idle[node] {
 			continue
 		}
-		gates = append(gates, reason.NewGate("check", false, stateReason(c.State), fmt.Sprintf("%s: %s", c.State, c.Message),
+		gates = append(gates, reason.NewGate("check", false, c.State.Reason(), fmt.Sprintf("%s: %s", c.State, c.Message),
 			string(StateActive), c.source()).PassesFrom(c.Due))
 	}
 	if len(gates) == 0 {

@@ -76,7 +76,7 @@ func Evaluate(c *Check, a CheckContext, x Subject, now time.Time) TargetReport {
 	st := settingOf(c, a, now)
 	if st.state != StateActive {
 		t := newTarget(c, &x)
-		t.set(Skipped, stateReason(st.state), st.message)
+		t.set(Skipped, st.state.Reason(), st.message)
 		return t
 	}
 	t := evaluate(c, a, &st, &x, now)
@@ -270,7 +270,8 @@ func (t *TargetReport) refuseWhileRenewed(x *Subject, now time.Time) {
 	}
 }
 
-func stateReason(s State) reason.Code {
+// Reason is the code of a check that is in a state other than active.
+func (s State) Reason() reason.Code {
 	switch s {
 	case StatePaused:
 		return reason.Paused

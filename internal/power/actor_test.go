@@ -20,8 +20,7 @@ import (
 // opened opens d or fails the test.
 func opened(t *testing.T, open bmc.Opener, d bmc.Device) bmc.Power {
 	t.Helper()
-	p := must.Do(open(d))(t)
-	return p
+	return must.Do(open(d))(t)
 }
 
 // within is a context that ends after d.

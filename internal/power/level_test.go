@@ -109,8 +109,7 @@ func (r rack) open(d bmc.Device) (bmc.Power, error) {
 // level opens the last level of the rack.
 func (r rack) level(t *testing.T) bmc.Power {
 	t.Helper()
-	p := must.Do(OpenLevel(r.open, r.host, len(r.host.Levels)-1))(t)
-	return p
+	return must.Do(OpenLevel(r.open, r.host, len(r.host.Levels)-1))(t)
 }
 
 func says(s bmc.PowerState) *outlet { return &outlet{reading: bmc.Reading{State: s, Session: 7}} }

@@ -47,10 +47,6 @@ type dueMark struct {
 	until time.Time
 }
 
-func newMarker(r *Report, name string, c Cluster) *marker {
-	return &marker{r: r, name: name, c: c, changed: make(chan struct{}, 1), retry: map[markKey]times.Backoff{}}
-}
-
 // wake makes the marker compare now.
 func (m *marker) wake() {
 	select {

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Cluster is what is written to.
@@ -79,7 +80,7 @@ func New(opt Options) *Report {
 
 // Attach adds a cluster: what happens there is reported from now on or, before Run, with that.
 func (r *Report) Attach(name string, c Cluster) {
-	m := newMarker(r, name, c)
+	m := &marker{r: r, name: name, c: c, changed: make(chan struct{}, 1), retry: map[markKey]times.Backoff{}}
 	r.markers.Put(name, m)
 	r.tasks.Begin(name, m.run)
 }

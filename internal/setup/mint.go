@@ -169,7 +169,7 @@ func (s *Survey) Next(o *Options) []Step {
 	if missing := s.withoutBMC(o); missing > 0 {
 		steps = append(steps, Step{"Fill in the BMCs that are missing (" + strconv.Itoa(missing) + ")", "sudo vi " + dir + "/hosts.d/" + s.Cluster + ".yaml"})
 	}
-	if s.needsPassword(o) {
+	if len(o.BMCs) > 0 || s.withoutBMC(o) > 0 { // then hosts.d names its file
 		steps = append(steps, Step{"Store the password of the BMCs: type it, then Ctrl-D", "sudo install -g fenced -m 0640 /dev/stdin " + dir + "/credentials/bmc"})
 	}
 	enroll := s.toEnroll(o)
@@ -227,6 +227,3 @@ func (s *Survey) withoutBMC(o *Options) (n int) {
 	}
 	return n
 }
-
-// needsPassword reports whether hosts.d names the file of a password.
-func (s *Survey) needsPassword(o *Options) bool { return len(o.BMCs) > 0 || s.withoutBMC(o) > 0 }

@@ -17,8 +17,7 @@ import (
 
 func take(t *testing.T, s state.Store, limit int, run string) bool {
 	t.Helper()
-	ok := must.Do(statetest.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run}))(t)
-	return ok
+	return must.Do(statetest.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run}))(t)
 }
 
 func TestSlotsAreLimited(t *testing.T) {

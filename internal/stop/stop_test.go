@@ -84,8 +84,7 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 		must.Do(statetest.SaveHold(t.Context(), s, h))(t)
 	}
 	open := func() *Stop {
-		stops := must.Do(New(t.Context(), Options{Store: s, Emit: func(event.Event) {}}))(t)
-		return stops
+		return must.Do(New(t.Context(), Options{Store: s, Emit: func(event.Event) {}}))(t)
 	}
 	one, other := open(), open()
 	require.NoError(t, other.Prune(t.Context(), s, time.Now().Add(-keepRuns)))

@@ -313,13 +313,3 @@ func TestWhatWasNotSeenYetIsNotHealthy(t *testing.T) {
 		assert.Equal(t, "n-1", w.results(t, "")[0].Node, "it is looked at again soon")
 	})
 }
-
-func TestPercentile95(t *testing.T) {
-	assert.Zero(t, percentile95(nil))
-	assert.Equal(t, time.Second, percentile95([]time.Duration{time.Second}))
-	var all []time.Duration
-	for i := range 20 {
-		all = append(all, time.Duration(20-i))
-	}
-	assert.Equal(t, time.Duration(19), percentile95(all))
-}

@@ -3,7 +3,6 @@ package sweep
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // State is the result of the newest poll of a device.
@@ -160,7 +160,7 @@ func (e *entry) result(now time.Time) Result {
 		State: e.state(), Dependable: e.isDependable(),
 		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,
 		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
-		LatencyP95: percentile95(e.latencies), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
+		LatencyP95: times.Quantile(e.latencies, 0.95), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
 		Description: e.description, Findings: e.weaknesses(now), Audited: e.audited,
 		subject: e.subject,
 	}
@@ -215,15 +215,6 @@ func (e *entry) state() State {
 		return StateOK
 	}
 	return StateUnproven
-}
-
-// percentile95 is the latency that 19 of 20 polls do not exceed.
-func percentile95(all []time.Duration) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[int(math.Ceil(0.95*float64(len(sorted))))-1]
 }
 
 // Group is the key by which Tally counts devices.

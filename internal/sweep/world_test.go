@@ -213,8 +213,7 @@ func (w *world) result(t *testing.T, n int) Result {
 
 func (w *world) results(t *testing.T, cluster string) []Result {
 	t.Helper()
-	all := must.Do(w.sweep.Results(t.Context(), cluster))(t)
-	return all
+	return must.Do(w.sweep.Results(t.Context(), cluster))(t)
 }
 
 func (w *world) change(f func()) {

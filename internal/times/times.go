@@ -1,9 +1,11 @@
-// Package times compares two instants, and says when something is tried again, and how long a kubelet's Lease may
+// Package times compares instants and durations, and says when something is tried again, and how long a kubelet's Lease may
 // last. It is pure.
 package times
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -29,6 +31,15 @@ func Sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Quantile is the smallest of some durations that such a share of them does not exceed; 0 if there are none.
+func Quantile(all []time.Duration, share float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
 }
 
 // Backoff is when something that failed is tried again. The zero value says that the last try

@@ -18,3 +18,13 @@ func TestBackoff(t *testing.T) {
 		now = b.Next
 	}
 }
+
+func TestQuantile(t *testing.T) {
+	assert.Zero(t, Quantile(nil, 0.95))
+	assert.Equal(t, time.Second, Quantile([]time.Duration{time.Second}, 0.95))
+	var all []time.Duration
+	for i := range 20 {
+		all = append(all, time.Duration(20-i))
+	}
+	assert.Equal(t, time.Duration(19), Quantile(all, 0.95))
+}

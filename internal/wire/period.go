@@ -40,6 +40,7 @@ type EvidenceGap struct {
 	To      time.Time `json:"to,omitzero"`
 	Cluster string    `json:"cluster,omitempty"` // only this one was not seen
 	What    string    `json:"what"`
+	Broken  bool      `json:"-"` // entries are missing or were changed
 }
 
 // ModeSpan is a time in which a cluster had one mode.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 	"unicode"
@@ -229,4 +230,67 @@ func TestVersioned(t *testing.T) {
 	} {
 		assert.Equal(t, want, string(Versioned([]byte(in))))
 	}
+}
+
+// The same labels are the same group, however they are given.
+func TestLabelsOfAGroup(t *testing.T) {
+	for want, groups := range map[string][]Group{
+		"topology.kubernetes.io/zone=a": {{Zone: "a"}, {Selector: "topology.kubernetes.io/zone=a"}},
+		"rack=r7":                       {{Rack: "r7"}, {Selector: "rack=r7"}},
+		"a=1,b/c=2":                     {{Selector: "b/c=2,a=1"}, {Selector: "a=1,b/c=2"}},
+	} {
+		for _, g := range groups {
+			labels, err := g.Labels("topology.kubernetes.io/zone", "rack")
+			require.NoError(t, err, g)
+			assert.Equal(t, want, SelectorOf(labels), g)
+		}
+	}
+}
+
+func TestWrongLabelsOfAGroup(t *testing.T) {
+	var many []string
+	for i := range maxLabels + 1 {
+		many = append(many, fmt.Sprintf("k%d=v", i))
+	}
+	for text, g := range map[string]Group{
+		"0 are given":                {},
+		"3 are given":                {Selector: "a=b", Zone: "c", Rack: "d"},
+		`"a in (b)=" is not`:         {Selector: "a in (b)"},
+		`"a=" is not KEY=VALUE`:      {Selector: "a="},
+		`"=" is not KEY=VALUE`:       {Selector: "a=b,"},
+		`"a!=b" is not KEY=VALUE`:    {Selector: "a!=b"},
+		`" c=d" is not KEY=VALUE`:    {Selector: "a=b, c=d"},
+		`"zone=a,b=c" is not`:        {Zone: "a,b=c"}, // it is one value
+		`"zone=a=b" is not`:          {Zone: "a=b"},
+		"the label a is given twice": {Selector: "a=b,a=b"},
+		"at most 8":                  {Selector: strings.Join(many, ",")},
+	} {
+		_, err := g.Labels("zone", "rack")
+		assert.ErrorContains(t, err, text, g)
+	}
+	_, err := Group{Rack: "r7"}.Labels("zone", "")
+	assert.Error(t, err, "no label is one of racks")
+}
+
+// A status lists the newest runs that ended in the last 24 hours, and counts the others.
+func TestRecentRuns(t *testing.T) {
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	ended := func(id string, ago time.Duration) remediate.Run {
+		return remediate.Run{ID: id, Step: remediate.Done, Started: now.Add(-ago - time.Minute), Ended: now.Add(-ago)}
+	}
+	byAnna := ended("r-2", time.Hour)
+	byAnna.Manual = &remediate.Order{Actor: "anna"}
+	list, more := RecentRuns([]remediate.Run{ended("r-1", 23*time.Hour), {ID: "open", Step: remediate.Waiting}, byAnna, ended("old", 25*time.Hour)}, now)
+	assert.Zero(t, more)
+	if assert.Len(t, list, 2) {
+		assert.Equal(t, []string{"r-2", "anna", ResultDone, "r-1"}, []string{list[0].ID, list[0].Actor, list[0].Result, list[1].ID})
+	}
+	var many []remediate.Run
+	for i := range maxRecent + 3 {
+		many = append(many, ended(fmt.Sprintf("r-%02d", i), time.Hour))
+	}
+	list, more = RecentRuns(many, now)
+	assert.Len(t, list, maxRecent)
+	assert.Equal(t, 3, more)
+	assert.Equal(t, "r-22", list[0].ID)
 }

@@ -129,8 +129,7 @@ func conditionIn(obj *unstructured.Unstructured, kind string, path ...string) st
 
 func ofClusterAPI(ctx context.Context, t *testing.T, s *scene.Scene, plural, name string) *unstructured.Unstructured {
 	t.Helper()
-	obj := must.Do(s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
-	return obj
+	return must.Do(s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 }
 
 // awaitMarked waits until a Machine asks its owner to replace it, in both lists.

@@ -113,6 +113,14 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// pause waits before a question is asked again, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
 // awaitRun polls the newest run of a node until ok; polls that fail are
 // repeated, because the daemon may be restarting.
 func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok func(wire.RunRecord) bool) wire.RunRecord {
@@ -127,10 +135,7 @@ func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok
 				return last
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+		pause(ctx, 200*time.Millisecond)
 	}
 	require.Failf(t, "no such run", "of %s; the last one seen: %+v; last error: %v", node, last, lastErr)
 	return last
@@ -214,10 +219,7 @@ func watchBMC(t *testing.T, w *scene.Worker) *witness {
 			if state, err := ask(ctx); err == nil { // no answer is no testimony
 				wit.add(testimony{asked, time.Now(), state})
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(witnessEvery):
-			}
+			pause(ctx, witnessEvery)
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
@@ -377,10 +379,7 @@ func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused st
 				}
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
+		pause(ctx, 100*time.Millisecond)
 	}
 	require.Failf(t, "no such plan", "%q for %s; the last one, exit status %d: %s%s", refused, node, last.Exit, last.Stdout, last.Stderr)
 	return wire.PlannedAction{}

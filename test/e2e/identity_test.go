@@ -430,10 +430,7 @@ func explainMachine(ctx context.Context, t *testing.T, s *scene.Scene, name stri
 		if last, lastErr = s.ExplainMachine(ctx, rig.Namespace+"/"+name); lastErr == nil && ok(last) {
 			return last
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+		pause(ctx, 200*time.Millisecond)
 	}
 	require.Failf(t, "not explained so", "%s: the last answer: %+v, last run %+v; last error: %v", name, last, last.Run, lastErr)
 	return last

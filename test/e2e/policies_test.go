@@ -320,8 +320,7 @@ func rebootByHand(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 
 func checkObject(ctx context.Context, t *testing.T, s *scene.Scene) *unstructured.Unstructured {
 	t.Helper()
-	obj := must.Do(s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "workers", metav1.GetOptions{}))(t)
-	return obj
+	return must.Do(s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "workers", metav1.GetOptions{}))(t)
 }
 
 // awaitStatus waits for the counters and the condition of the check.

@@ -61,10 +61,7 @@ func watchSupply(t *testing.T, w *scene.Worker) *supply {
 			p.mu.Lock()
 			p.seen = append(p.seen, sample{time.Now(), w.On()})
 			p.mu.Unlock()
-			select {
-			case <-ctx.Done():
-			case <-time.After(20 * time.Millisecond):
-			}
+			pause(ctx, 20*time.Millisecond)
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })

@@ -138,8 +138,7 @@ func (b *beginner) follow(ctx context.Context, page string) (last string) {
 // admin is the kubeconfig of an administrator of a control plane.
 func admin(t *testing.T, c *rig.ControlPlane) string {
 	t.Helper()
-	path := must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
-	return path
+	return must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
 }
 
 // withoutRights takes away the rights that a scene gives fenced: those of the quick start must do.

@@ -176,8 +176,7 @@ func newRequester(ctx context.Context, t *testing.T, on *rig.ControlPlane) reque
 func (q requester) client(t *testing.T) dynamic.Interface {
 	t.Helper()
 	config := must.Do(q.on.RESTConfig("stand-in-cluster-api", requesters))(t)
-	client := must.Do(dynamic.NewForConfig(config))(t)
-	return client
+	return must.Do(dynamic.NewForConfig(config))(t)
 }
 
 // make clones the template into a request with this metadata.

@@ -205,10 +205,7 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 				Namespace: "kube-node-lease", Name: w.Name, Holder: w.Name, Duration: 40 * time.Second,
 			})
 			assert.True(t, err == nil || ctx.Err() != nil, "renew the Lease: %v", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
+			pause(ctx, time.Second)
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
@@ -225,10 +222,7 @@ func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, code 
 		if lastErr == nil && last.Refused == code {
 			return last
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+		pause(ctx, 200*time.Millisecond)
 	}
 	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v; last error: %v", code, node, last, lastErr)
 	return last

@@ -245,10 +245,7 @@ func watchRecord(t *testing.T, s *scene.Scene, w *scene.Worker) (finished func()
 				assert.True(t, slices.ContainsFunc(status.Value.Runs, func(r wire.RunStatus) bool { return r.Node == w.Name }),
 					"%s is off without an open run", w.Name)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(200 * time.Millisecond):
-			}
+			pause(ctx, 200*time.Millisecond)
 		}
 	}()
 	finished = func() { cancel(); <-done }

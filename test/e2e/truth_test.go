@@ -180,8 +180,7 @@ func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(wire.BM
 // freeAddress is one that nobody listens at now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	addr := must.Do(port.Free("tcp", "127.0.0.1"))(t)
-	return addr
+	return must.Do(port.Free("tcp", "127.0.0.1"))(t)
 }
 
 // metric is the value of one line of the daemon's metrics; empty if there is none, or while the
@@ -243,8 +242,7 @@ func describedNode(ctx context.Context, t *testing.T, c *rig.ControlPlane, name 
 
 func machineObject(ctx context.Context, t *testing.T, s *scene.Scene, name string) *unstructured.Unstructured {
 	t.Helper()
-	obj := must.Do(s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
-	return obj
+	return must.Do(s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 }
 
 // nodeCourse is what is reported on a Node of a run without an accident.

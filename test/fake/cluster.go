@@ -72,49 +72,36 @@ func (c *Cluster) Look(_ context.Context, r remediate.Run, backups [][]byte) (f 
 	if hook != nil {
 		hook(looks)
 	}
-	c.Do(func(s *State) {
-		if f.Err = s.apiError(); f.Err == nil {
-			f = s.Look(r, backups)
-		}
-	})
+	if err := c.exchange(func(s *State) error { f = s.Look(r, backups); return nil }); err != nil {
+		f.Err = err
+	}
 	return f
 }
 
-// apiError returns why the API server does not answer; nil if it does.
-func (s *State) apiError() error {
-	if s.Down() {
-		return ErrAPI
-	}
-	return nil
-}
-
-// Backup implements engine.Kube.
-func (c *Cluster) Backup(_ context.Context, t remediate.Target) (data []byte, b remediate.Backup, err error) {
+// exchange is one request to the API server, if it answers.
+func (c *Cluster) exchange(f func(s *State) error) (err error) {
 	c.Do(func(s *State) {
-		if err = s.apiError(); err == nil {
-			data, b, err = s.Backup(t)
-		}
-	})
-	return data, b, err
-}
-
-// Act implements engine.Kube.
-func (c *Cluster) Act(_ context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) (err error) {
-	c.Do(func(s *State) {
-		if err = s.apiError(); err == nil {
-			err = s.Act(r, a, backups, b)
+		if err = ErrAPI; !s.Down() {
+			err = f(s)
 		}
 	})
 	return err
 }
 
+// Backup implements engine.Kube.
+func (c *Cluster) Backup(_ context.Context, t remediate.Target) (data []byte, b remediate.Backup, err error) {
+	err = c.exchange(func(s *State) (err error) { data, b, err = s.Backup(t); return err })
+	return data, b, err
+}
+
+// Act implements engine.Kube.
+func (c *Cluster) Act(_ context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	return c.exchange(func(s *State) error { return s.Act(r, a, backups, b) })
+}
+
 // Restore implements engine.Kube.
 func (c *Cluster) Restore(_ context.Context, r remediate.Run, backups [][]byte) (readBack []string, err error) {
-	c.Do(func(s *State) {
-		if err = s.apiError(); err == nil {
-			readBack, err = s.Restore(r, backups)
-		}
-	})
+	err = c.exchange(func(s *State) (err error) { readBack, err = s.Restore(r, backups); return err })
 	return readBack, err
 }
 
@@ -132,25 +119,20 @@ func (c *Cluster) Credentials(_ context.Context, _, name string) (user string, p
 
 // Announce implements engine.Kube.
 func (c *Cluster) Announce(_ context.Context, a lead.Announcement) (binds time.Duration, foreign string, err error) {
-	c.Do(func(s *State) {
-		if err = s.apiError(); err != nil {
-			return
-		}
+	err = c.exchange(func(s *State) error {
 		s.Fenced.calls++
-		if s.Fenced.Last, err = a, s.Fenced.Fails; err == nil {
+		s.Fenced.Last = a
+		if s.Fenced.Fails == nil {
 			binds, foreign = s.Announce(a.Instance, a)
 		}
+		return s.Fenced.Fails
 	})
 	return binds, foreign, err
 }
 
 // Holder implements engine.Kube.
 func (c *Cluster) Holder(_ context.Context, a lead.Announcement) (foreign string, err error) {
-	c.Do(func(s *State) {
-		if err = s.apiError(); err == nil {
-			foreign, err = s.Holder(a.Instance, a), s.Fenced.Fails
-		}
-	})
+	err = c.exchange(func(s *State) error { foreign = s.Holder(a.Instance, a); return s.Fenced.Fails })
 	return foreign, err
 }
 

@@ -55,20 +55,11 @@ func (s *State) UnlockNode(r remediate.Run) {
 
 // LockNode implements engine.Kube.
 func (c *Cluster) LockNode(_ context.Context, r remediate.Run) (binds time.Duration, foreign string, err error) {
-	c.Do(func(s *State) {
-		if err = s.apiError(); err == nil {
-			binds, foreign = s.LockNode(r)
-		}
-	})
+	err = c.exchange(func(s *State) error { binds, foreign = s.LockNode(r); return nil })
 	return binds, foreign, err
 }
 
 // UnlockNode implements engine.Kube.
-func (c *Cluster) UnlockNode(_ context.Context, r remediate.Run) (err error) {
-	c.Do(func(s *State) {
-		if err = s.apiError(); err == nil {
-			s.UnlockNode(r)
-		}
-	})
-	return err
+func (c *Cluster) UnlockNode(_ context.Context, r remediate.Run) error {
+	return c.exchange(func(s *State) error { s.UnlockNode(r); return nil })
 }

@@ -350,8 +350,7 @@ func TestPool(t *testing.T) {
 		return planes[0]
 	}
 	deletions := func(c *rig.ControlPlane) []rig.Deletion {
-		d := must.Do(c.AllNodeDeletions())(t)
-		return d
+		return must.Do(c.AllNodeDeletions())(t)
 	}
 	has := func(c *rig.ControlPlane, resource schema.GroupVersionResource) bool {
 		_, err := c.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{})

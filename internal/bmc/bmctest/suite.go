@@ -200,8 +200,7 @@ func (u *user) try(limit time.Duration) (bmc.Reading, error) {
 // read reads, and fails the case when that is not possible.
 func (u *user) read() bmc.Reading {
 	u.t.Helper()
-	r := must.Do(u.try(u.d.Patience))(u.t)
-	return r
+	return must.Do(u.try(u.d.Patience))(u.t)
 }
 
 // send gives a command within limit.
@@ -317,15 +316,13 @@ func Missing(t *testing.T, why string) {
 // Read returns a reading that must succeed.
 func Read(t *testing.T, p bmc.Power) bmc.Reading {
 	t.Helper()
-	r := must.Do(p.Read(t.Context()))(t)
-	return r
+	return must.Do(p.Read(t.Context()))(t)
 }
 
 // Send gives a command that must be accepted.
 func Send(t *testing.T, p bmc.Power, c bmc.Command) bmc.Receipt {
 	t.Helper()
-	receipt := must.Do(p.Send(t.Context(), c))(t)
-	return receipt
+	return must.Do(p.Send(t.Context(), c))(t)
 }
 
 // Failed asserts that err is a typed error of this kind, and returns it. The passwords of the tests

@@ -240,8 +240,7 @@ func init() { client.RequestTimeout = 20 * time.Second }
 // real API server does not give on demand.
 func served(t *testing.T, h http.HandlerFunc) *Cache {
 	t.Helper()
-	c := must.Do(New(Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}, zap.NewNop()))(t)
-	return c
+	return must.Do(New(Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}, zap.NewNop()))(t)
 }
 
 // running runs a Cache until stop, which may be called again.

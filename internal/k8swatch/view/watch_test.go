@@ -69,6 +69,14 @@ func clusterMachines(c *Cache) *store {
 	return nil
 }
 
+// failsToList gives the state of a kind that cannot be listed.
+func failsToList(t *testing.T, s *store) (proven time.Time, problem string) {
+	t.Helper()
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err)
+	return s.state()
+}
+
 func TestServedVersionIsFollowed(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("v1beta1", "v1beta1")))
 	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
@@ -83,18 +91,14 @@ func TestServedVersionIsFollowed(t *testing.T) {
 // Machines are there, and nobody here can read them.
 func TestUnknownVersionIsNotAbsent(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("v1beta9", "v1beta9")))
-	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
-	require.Error(t, err)
-	proven, problem := s.state()
+	proven, problem := failsToList(t, s)
 	assert.True(t, proven.IsZero())
 	assert.Contains(t, problem, "v1beta9")
 }
 
 func TestListedButNotServedIsNotAbsent(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("", "v1beta2")))
-	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
-	require.Error(t, err)
-	proven, problem := s.state()
+	proven, problem := failsToList(t, s)
 	assert.True(t, proven.IsZero(), "discovery lags behind; it may be coming or going")
 	assert.Contains(t, problem, "not served")
 }
@@ -107,9 +111,7 @@ func TestDiscoveryThatFailsSaysNothing(t *testing.T) {
 		}
 		http.NotFound(w, r)
 	}))
-	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
-	require.Error(t, err)
-	proven, _ := s.state()
+	proven, _ := failsToList(t, s)
 	assert.True(t, proven.IsZero())
 }
 
@@ -204,9 +206,7 @@ func TestErrorPagesOfAProxyAreNoAbsence(t *testing.T) { // I16
 
 func TestKindUnknownToDiscoveryIsAbsent(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("")))
-	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
-	require.Error(t, err)
-	proven, problem := s.state()
+	proven, problem := failsToList(t, s)
 	assert.False(t, proven.IsZero())
 	assert.Empty(t, problem)
 }

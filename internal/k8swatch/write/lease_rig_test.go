@@ -27,8 +27,7 @@ import (
 
 func ownLeaseOf(t *testing.T, ctx context.Context, c *rig.ControlPlane) *coordinationv1.Lease {
 	t.Helper()
-	l := must.Do(c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Get(ctx, OwnLease, metav1.GetOptions{}))(t)
-	return l
+	return must.Do(c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Get(ctx, OwnLease, metav1.GetOptions{}))(t)
 }
 
 // aged lets a process believe that it has watched the Lease stand still for so long.

@@ -29,8 +29,7 @@ import (
 )
 
 func backupOf(t require.TestingT, n *corev1.Node) []byte {
-	data := must.Do(json.Marshal(n))(t)
-	return data
+	return must.Do(json.Marshal(n))(t)
 }
 
 func nodeWith(labels, annotations map[string]string, cordoned bool, taints ...corev1.Taint) *corev1.Node {

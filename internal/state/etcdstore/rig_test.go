@@ -73,8 +73,7 @@ func startEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
 		t.Skip("needs an etcd, which -short leaves out")
 	}
 	o.Progress = os.Stderr
-	c := must.Do(rig.StartEtcd(t.Context(), o))(t)
-	return c
+	return must.Do(rig.StartEtcd(t.Context(), o))(t)
 }
 
 var prefixes atomic.Int64

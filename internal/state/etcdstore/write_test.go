@@ -63,8 +63,7 @@ func TestAnswersThatAreLost(t *testing.T) {
 		return s.Put(t.Context(), state.Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
 	}
 	read := func(kind state.Kind) state.Record {
-		r := must.Do(s.Get(t.Context(), kind, "k"))(t)
-		return r
+		return must.Do(s.Get(t.Context(), kind, "k"))(t)
 	}
 
 	// A repeated write finds that it was carried out.

@@ -132,8 +132,7 @@ func start(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second))
 		defer cancel()
 	}
-	planes := must.Do(pool.StartAll(ctx, options...))(t)
-	return planes
+	return must.Do(pool.StartAll(ctx, options...))(t)
 }
 
 var names atomic.Int64
