@@ -140,7 +140,8 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
+golden: ## rewrite what is compared: the version where files name it, the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
+	packaging/stamp.sh $(VERSION) .
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update

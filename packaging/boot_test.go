@@ -69,7 +69,7 @@ func shareInstalled(t *testing.T, script string) string {
 func shareScript(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/$4"; cp "$2/$3" "$1/script.sh"; cp "$2/kit.sh" "$1/"`, dir, absolute(t, "testdata"), script, unitDir)
+	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/$4"; cp "$2/$3" "$1/script.sh"; cp "$2/kit.sh" "$1/"; printf "older=%s newer=%s\n" "$5" "$6" >"$1/versions"`, dir, absolute(t, "testdata"), script, unitDir, versions().this, versions().newer)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, unitDir, "administrator.service"), []byte(driver), 0o644))
 	return dir
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // project is a copy of what says who releases, with other addresses.
@@ -62,14 +63,31 @@ func projectVersion(t *testing.T) string {
 	return strings.TrimSpace(output(t, "./project.sh", "version"))
 }
 
-// TestImagesNamedAreOfTheVersion: what names the image of a release names that of this version.
-func TestImagesNamedAreOfTheVersion(t *testing.T) {
-	for _, file := range []string{"image/fenced.container", "image/ironic-sidecar.yaml", "../docs/install.md"} {
-		named := regexp.MustCompile(`\blocalhost/fenced:([\w.+~-]*\w)`).FindAllStringSubmatch(readFile(t, file), -1)
-		require.NotEmpty(t, named, file)
-		for _, m := range named {
-			assert.Equal(t, projectVersion(t), m[1], file)
+// stamped are the files that name the version, and how often.
+var stamped = map[string]int{
+	"configs/chart/Chart.yaml": 2, "configs/kustomize/daemon/daemon.yaml": 1, "docs/install.md": 1, "packaging/image/fenced.container": 2, "packaging/image/ironic-sidecar.yaml": 1,
+}
+
+// TestOneFileSaysTheVersion: the files that name it have it from packaging/project, and a package has its own there.
+func TestOneFileSaysTheVersion(t *testing.T) {
+	root := t.TempDir()
+	stamp := func(version string) map[string]string {
+		for file := range stamped {
+			sh(t, `mkdir -p "$(dirname "$2/$1")" && cp "../$1" "$2/$1"`, file, root)
 		}
+		output(t, "./stamp.sh", version, root)
+		texts := map[string]string{}
+		for file := range stamped {
+			texts[file] = readFile(t, filepath.Join(root, file))
+		}
+		return texts
+	}
+	for file, text := range stamp(projectVersion(t)) {
+		assert.Equal(t, readFile(t, "../"+file), text, "%s; make golden writes it", file)
+	}
+	for file, text := range stamp("7.8.9~rc1") {
+		assert.Equal(t, stamped[file], strings.Count(text, "7.8.9-rc1"), file)
+		assert.NotContains(t, text, "fenced:"+projectVersion(t), file)
 	}
 }
 
@@ -124,6 +142,7 @@ func provenance(t *testing.T, release string) (names []string, text string) {
 func TestReleaseTwice(t *testing.T) {
 	dice.OnlyInSoak(t) // it costs the packages of both architectures
 	need(t, "rpmbuild", "rpm")
+	need(t, "skopeo", "skopeo")
 	dir := t.TempDir()
 	make := func(name string, env ...string) string {
 		out := filepath.Join(dir, name)
@@ -142,26 +161,17 @@ func TestReleaseTwice(t *testing.T) {
 	deb := strings.Replace(name, "-", "_", 1)
 	assert.ElementsMatch(t, []string{
 		name + "-1.aarch64.rpm", name + "-1.src.rpm", name + "-1.x86_64.rpm", deb + "_amd64.deb", deb + "_arm64.deb",
-		name + "-image.oci.tar", name + "-linux-amd64.tar.gz", name + "-linux-arm64.tar.gz", name + "-amd64.cdx.json", name + "-arm64.cdx.json",
+		name + ".tgz", name + "-image.oci.tar", name + "-linux-amd64.tar.gz", name + "-linux-arm64.tar.gz", name + "-amd64.cdx.json", name + "-arm64.cdx.json",
 	}, names)
 
 	// The tarball installs.
 	sh(t, `cd "$1" && mkdir tar root && tar -xzf "first/$2-linux-amd64.tar.gz" -C tar && "tar/$2-linux-amd64/packaging/install.sh" "$1/root" /usr`, dir, name)
 	assert.Equal(t, "fenced "+projectVersion(t)+"\n", output(t, filepath.Join(dir, "root/usr/bin/fenced"), "--version"))
 
-	sh(t, `mkdir "$1/image" && tar -xf "$1/first/$2-image.oci.tar" -C "$1/image"`, dir, name)
-	type index struct {
-		Manifests []struct {
-			Digest   string
-			Platform map[string]string
-		}
+	for _, arch := range []string{"amd64", "arm64"} {
+		requireImage(t, "oci-archive:"+filepath.Join(first, name+"-image.oci.tar")+":"+projectVersion(t), arch)
 	}
-	read := func(path string) (i index) {
-		require.NoError(t, json.Unmarshal(must.Do(os.ReadFile(filepath.Join(dir, "image", path)))(t), &i))
-		return i
-	}
-	both := read("blobs/sha256/" + read("index.json").Manifests[0].Digest[len("sha256:"):])
-	require.Len(t, both.Manifests, 2)
-	assert.Equal(t, "amd64", both.Manifests[0].Platform["architecture"])
-	assert.Equal(t, "arm64", both.Manifests[1].Platform["architecture"])
+	// Helm takes the chart as a file, and renders what it renders of the directory.
+	helm := filepath.Join(must.Do(rig.Helm(t.Context(), os.Stderr))(t), "helm")
+	assert.Equal(t, output(t, helm, "template", "fenced", "../configs/chart"), output(t, helm, "template", "fenced", filepath.Join(first, name+".tgz")))
 }

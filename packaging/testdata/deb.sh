@@ -2,6 +2,7 @@
 # dpkg and the Debian package, on a host whose clusters cannot be reached.
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
+. /share/versions
 
 not() { ! "$@"; } # by itself, ! hides a failure from set -e
 
@@ -36,9 +37,9 @@ echo "ok started"
 
 old=$(main)
 put newer
-[ "$(dpkg-query -W -f '${Version}' fenced)" = 0.2.0 ]
+[ "$(dpkg-query -W -f '${Version}' fenced)" = "$newer" ]
 answers
-fencectl status -o json | tr -d ' \n' | grep -q '"version":"0.2.0"'
+fencectl status -o json | tr -d ' \n' | grep -qF "\"version\":\"$newer\""
 [ "$(main)" != "$old" ]
 systemctl is-enabled --quiet fenced
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml

@@ -3,6 +3,7 @@
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
 . /share/kit.sh
+. /share/versions
 
 is() { # is "OWNER GROUP MODE" FILE
 	local found
@@ -17,7 +18,7 @@ systemctl --version | grep -q '^systemd 257'
 rpm --version | grep -q ' 4\.20'
 echo "ok it is systemd 257 and rpm 4.20"
 
-package -i /share/fenced-0.1.0-1.*.rpm
+package -i /share/fenced-"$older"-1.*.rpm
 not systemctl is-enabled --quiet fenced
 not systemctl is-active --quiet fenced
 not systemctl is-enabled --quiet fenced.socket
@@ -34,11 +35,11 @@ is "fenced fenced-view 660" /run/fenced/fenced.sock
 echo "ok started"
 
 old=$(main)
-package -U /share/fenced-0.2.0-1.*.rpm
-[ "$(rpm -q --qf '%{VERSION}' fenced)" = 0.2.0 ]
+package -U /share/fenced-"$newer"-1.*.rpm
+[ "$(rpm -q --qf '%{VERSION}' fenced)" = "$newer" ]
 within $patience answers
 [ "$(main)" != "$old" ]
-fencectl status -o json | tr -d ' \n' | grep -q '"version":"0.2.0"'
+fencectl status -o json | tr -d ' \n' | grep -qF "\"version\":\"$newer\""
 systemctl is-enabled --quiet fenced
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml
 is "root fenced 640" /etc/fenced/fenced.yaml
