@@ -199,7 +199,7 @@ func requireImage(t *testing.T, layout, arch string) {
 	}
 	assert.Equal(t, day, labels["created"])
 	assert.Equal(t, versions().this, labels["version"])
-	assert.Equal(t, "https://github.com/fenced/fenced", labels["source"])
+	assert.Equal(t, strings.TrimSpace(output(t, "./project.sh", "url")), labels["source"])
 	assert.Contains(t, readFile(t, "../THIRD_PARTY_NOTICES"), "\nLicense: "+labels["licenses"]+"\n")
 }
 

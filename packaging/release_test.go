@@ -63,6 +63,33 @@ func projectVersion(t *testing.T) string {
 	return strings.TrimSpace(output(t, "./project.sh", "version"))
 }
 
+// TestOneFileSaysWhereTheProjectIs: every link into the project's own pages begins with its url, wherever that is, and move writes all of them.
+func TestOneFileSaysWhereTheProjectIs(t *testing.T) {
+	need(t, "git", "git")
+	root, url := t.TempDir(), strings.TrimSpace(output(t, "./project.sh", "url"))
+	const moved = "https://git.example.com/power/off"
+	sh(t, `cd .. && git -c safe.directory="$PWD" ls-files -z | while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done | tar --null -T - -cf - | tar -xf - -C "$1"
+		cd "$1" && git init --quiet && git add . && packaging/project.sh move "$2"`, root, moved)
+	link := regexp.MustCompile(`(https://[\w./-]+?)(?:/blob/main/|/tree/main/|/releases\))|(?m)^(?:URL:|homepage:| +- |# runbooks:) *(https://github\.com/\S*|` + regexp.QuoteMeta(moved) + `\S*)`)
+	found := map[string]int{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/.git/") {
+			return err
+		}
+		text := readFile(t, path)
+		assert.NotContains(t, text, url, path)
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			assert.True(t, strings.HasPrefix(m[1]+m[2], moved), "%s links to %s", path, m[0])
+			found[filepath.Base(path)]++
+		}
+		return nil
+	}))
+	for _, file := range []string{"README.md", "install.md", "fenced.rules.yaml", "Chart.yaml", "fenced.spec", "nfpm.yaml", "main.go"} {
+		assert.NotZero(t, found[file], file)
+	}
+	sh(t, `cd "$1" && sed -i s/fenced.invalid/example.com/ packaging/project && packaging/project.sh check`, root)
+}
+
 // stamped are the files that name the version, and how often.
 var stamped = map[string]int{
 	"configs/chart/Chart.yaml": 2, "configs/kustomize/daemon/daemon.yaml": 1, "docs/install.md": 1, "packaging/image/fenced.container": 2, "packaging/image/ironic-sidecar.yaml": 1,
@@ -137,24 +164,34 @@ func provenance(t *testing.T, release string) (names []string, text string) {
 	return names, text
 }
 
-// TestReleaseTwice makes all files of a release twice, in different surroundings: the bytes are the same, and the sums, the provenance and the
-// index of the image say what is there.
+// TestReleaseTwice makes all files of a release, as they are published: of a commit with a tag, compressed, and signed with a throw-away key. What
+// a user has checks the signatures. Made once more without a key, in other surroundings, the bytes are the same but for the signatures.
 func TestReleaseTwice(t *testing.T) {
-	dice.OnlyInSoak(t) // it costs the packages of both architectures
-	need(t, "rpmbuild", "rpm")
-	need(t, "skopeo", "skopeo")
+	dice.OnlyInSoak(t) // it costs the packages of both architectures, twice
+	for tool, pkg := range map[string]string{"rpmbuild": "rpm", "rpmsign": "rpm", "gpg": "gnupg", "skopeo": "skopeo"} {
+		need(t, tool, pkg)
+	}
 	dir := t.TempDir()
+	makeKey(t, dir)
+	copied := filepath.Join(dir, "source")
+	sh(t, `umask 022; git -c safe.directory='*' clone --quiet --no-hardlinks .. "$1"; cd "$1"; git config user.name a; git config user.email a@example.com
+		packaging/project.sh move https://git.example.com/fenced; sed -i s/fenced.invalid/example.com/ packaging/project SECURITY.md
+		git commit --quiet --all --message "real addresses" && git tag "v$(packaging/project.sh version)"`, copied)
 	make := func(name string, env ...string) string {
 		out := filepath.Join(dir, name)
-		release := exec.Command("./release.sh", out)
-		release.Env = append(append(os.Environ(), "RELEASE_TRIAL=1", "RPM_PAYLOAD=w0.xzdio", "DEB_COMPRESS=none"), env...)
+		release := exec.Command(filepath.Join(copied, "packaging/release.sh"), out)
+		release.Env = append(os.Environ(), env...)
 		text, err := release.CombinedOutput()
 		require.NoError(t, err, "%s", text)
 		return out
 	}
-	first, second := make("first"), make("second", "TZ=Asia/Kathmandu", "LC_ALL=C.UTF-8", "HOME="+os.Getenv("HOME"))
-	output(t, "diff", "-r", first, second)
-	sh(t, `cd "$1" && sha256sum --strict --quiet -c SHA256SUMS`, first)
+	first := make("first", "RELEASE_KEY=test@fenced.invalid")
+	sh(t, `cd "$1/first" && gpg --verify SHA256SUMS.asc SHA256SUMS && sha256sum --strict --quiet -c SHA256SUMS
+		for rpm in *.rpm; do rpm --dbpath "$1/keys" -D "_pkgverify_level all" -K "$rpm" || exit; done`, dir)
+	second := make("second", "RELEASE_TRIAL=1", "RELEASE_KEY=", "TZ=Asia/Kathmandu", "LC_ALL=C.UTF-8")
+	output(t, "diff", "-r", "--exclude=*.rpm", "--exclude=SHA256SUMS*", "--exclude=provenance.intoto.json", first, second)
+	const built = `cd "$1" && rpm -qp --nosignature --qf '%{NEVRA} %{ARCH} %{SHA256HEADER}\n' *.rpm`
+	require.Equal(t, output(t, "sh", "-c", built, "sh", first), output(t, "sh", "-c", built, "sh", second), "the header has the sum of the files")
 
 	names, _ := provenance(t, first)
 	name := "fenced-" + projectVersion(t)

@@ -7,30 +7,10 @@ trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2;
 . /share/kit.sh
 . /share/versions
 
-is() { # is "OWNER GROUP MODE" FILE
-	local found
-	found=$(stat -c '%U %G %a' "$2")
-	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
-}
-
 dnf() { command dnf -q -y --disablerepo='*' --repofrompath=local,/share/repo --setopt=local.gpgcheck=0 --setopt=cachedir=/tmp/dnf "$@" >/tmp/answer 2>&1; }
 
 : >/tmp/log
-# What an rpm host has, and dpkg put here.
-cat >/tmp/host.spec <<'END'
-Name: host
-Version: 1
-Release: 1
-Summary: What this host has without rpm
-License: Apache-2.0
-BuildArch: noarch
-Provides: systemd = 252, /bin/sh, /usr/bin/sh, /usr/bin/systemctl, /usr/sbin/useradd
-%description
-For this test alone.
-%files
-END
-rpmbuild --quiet --define '_topdir /tmp/host' -bb /tmp/host.spec 2>/tmp/answer
-rpm -i /tmp/host/RPMS/noarch/*.rpm 2>/tmp/answer
+rpm_host
 
 dnf install "fenced-$older"
 rpm -V fenced

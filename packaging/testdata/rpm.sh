@@ -1,18 +1,18 @@
 #!/bin/bash
-# rpm and the package, by a newer systemd and a newer rpm than this machine's, on a host whose clusters cannot be reached.
+# rpm and the package, by a newer systemd and a newer rpm than this machine's, on a host without dpkg, whose clusters cannot be reached.
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
 . /share/kit.sh
 . /share/versions
 
-is() { # is "OWNER GROUP MODE" FILE
-	local found
-	found=$(stat -c '%U %G %a' "$2")
-	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
-}
+package() { rpm "$@" >/tmp/answer 2>&1; }
 
-# What the package requires is here, from dpkg, of which rpm knows nothing.
-package() { rpm --nodeps "$@" >/tmp/answer 2>&1; }
+# No dpkg any more, and the database of rpm where Fedora has it.
+rm -rf /var/lib/dpkg /usr/bin/dpkg* /usr/bin/apt*
+echo '%_dbpath /usr/lib/sysimage/rpm' >/etc/rpm/macros.fedora
+mkdir -p /usr/lib/sysimage/rpm
+rpm_host
+[ -e /usr/lib/sysimage/rpm/rpmdb.sqlite ]
 
 systemctl --version | grep -q '^systemd 257'
 rpm --version | grep -q ' 4\.20'
@@ -54,3 +54,24 @@ not pgrep -x fenced
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml.rpmsave
 [ -s /var/lib/fenced/state.db ]
 echo "ok erased: stopped, state and changed configuration kept"
+
+# The package of a version whose manifests were documents.
+rm -r /etc/fenced
+package -i /share/old/*.rpm
+[ -e /usr/share/doc/fenced/examples/rbac.yaml ]
+install -m 0640 -g fenced /share/nowhere.kubeconfig /etc/fenced/
+cat /share/fenced.yaml >/etc/fenced/fenced.yaml
+echo mine >/etc/fenced/hosts.d/mine.yaml.off
+systemctl enable --now fenced 2>/tmp/answer
+within $patience answers
+old=$(main)
+package -U /share/fenced-"$newer"-1.*.rpm
+within $patience answers
+[ "$(main)" != "$old" ]
+cmp /share/fenced.yaml /etc/fenced/fenced.yaml
+[ -e /etc/fenced/hosts.d/mine.yaml.off ]
+[ -e /usr/share/fenced/rbac.yaml ]
+rest=$(rpm -ql fenced | leftovers)
+[ -z "$rest" ] || { echo "left: $rest" >&2; false; }
+rpm -V fenced --nomtime >/tmp/answer || not grep -v ' c /etc/fenced/fenced.yaml$' /tmp/answer
+echo "ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind"
