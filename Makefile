@@ -141,7 +141,7 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
 golden: ## rewrite what is compared: the version where files name it, the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
-	packaging/stamp.sh $(VERSION) .
+	packaging/stamp.sh $$(packaging/project.sh version) .
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
