@@ -38,7 +38,7 @@ rpm_host() {
 # leftovers says which files of the package's directories are not in the list of files that it reads.
 leftovers() {
 	sort >/tmp/listed
-	find /usr/share/doc/fenced /usr/share/fenced /usr/share/licenses/fenced /usr/libexec/fenced /usr/share/man/man[58]/fence* /usr/lib/systemd/system/fenced* \
+	find /usr/share/doc/fenced /usr/share/fenced /usr/share/licenses/fenced /usr/libexec/fenced /usr/share/man/man[58]/fence[cd]* /usr/lib/systemd/system/fenced* \
 		/usr/share/zsh/*/_fencectl | sort | comm -23 - /tmp/listed
 }
 
