@@ -19,6 +19,7 @@ Release: 1
 Summary: An older layout
 License: Apache-2.0
 %global __strip /bin/true
+%global _build_id_links none
 %global __brp_compress /bin/true
 %global debug_package %{nil}
 %description
@@ -29,6 +30,8 @@ cp -a "$root/." %{buildroot}/
 printf 'u fenced - - /var/lib/fenced\\ng fenced-view -\\n' | systemd-sysusers -
 %post
 systemctl daemon-reload
+%postun
+systemctl try-restart fenced.service
 %files
 %config(noreplace) %attr(0640,root,fenced) /etc/fenced/fenced.yaml
 %dir %attr(0750,root,fenced) /etc/fenced

@@ -9,8 +9,8 @@ package() { rpm "$@" >/tmp/answer 2>&1; }
 
 # No dpkg any more, and the database of rpm where Fedora has it.
 rm -rf /var/lib/dpkg /usr/bin/dpkg* /usr/bin/apt*
+mkdir -p /etc/rpm /usr/lib/sysimage/rpm
 echo '%_dbpath /usr/lib/sysimage/rpm' >/etc/rpm/macros.fedora
-mkdir -p /usr/lib/sysimage/rpm
 rpm_host
 [ -e /usr/lib/sysimage/rpm/rpmdb.sqlite ]
 
