@@ -133,9 +133,9 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, and the bundle of the demo (SEED=N repeats)
+once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, the chart by Helm 4, a Debian 12, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/demo ./test/browser | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -150,7 +150,8 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
+golden: ## rewrite what is compared: the version where files name it, the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
+	packaging/stamp.sh $$(packaging/project.sh version) .
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func shareInstalled(t *testing.T, script string) string {
 func shareScript(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/$4"; cp "$2/$3" "$1/script.sh"; cp "$2/kit.sh" "$1/"`, dir, absolute(t, "testdata"), script, unitDir)
+	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/$4"; cp "$2/$3" "$1/script.sh"; cp "$2/kit.sh" "$1/"; printf "older=%s newer=%s\n" "$5" "$6" >"$1/versions"`, dir, absolute(t, "testdata"), script, unitDir, versions().this, versions().newer)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, unitDir, "administrator.service"), []byte(driver), 0o644))
 	return dir
 }
@@ -164,7 +165,7 @@ func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
 	}, lines(said), "%s%s", complained, console)
 }
 
-// TestLifeOfThePackageUnderNewerSystemd lets rpm install, upgrade and erase the package. The upgrade in mid-run and the downgrade are those of TestLifeOfThePackage.
+// TestLifeOfThePackageUnderNewerSystemd lets rpm install, upgrade and erase the package where nothing is dpkg's. The upgrade in mid-run and the downgrade are those of TestLifeOfThePackage.
 func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
 	t.Parallel()
 	needBoot(t)
@@ -172,14 +173,32 @@ func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
 	dir := shareScript(t, "rpm.sh")
 	older := rpmFile(t)
 	newer := must.Do(builtNewVersion())(t)
-	sh(t, `umask 022; cp "$2" "$3"/*.rpm testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"; rm "$1"/*.src.rpm`, dir, older, newer)
+	sh(t, `umask 022; cp "$2" "$3"/*.rpm testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"; rm "$1"/*.src.rpm; cp -R "$4" "$1/old"`, dir, older, newer, oldPackages(t))
 	console, err := boot(t, dir, "administrator.service", tree)
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
 		"ok it is systemd 257 and rpm 4.20", "ok installed: nothing enabled, nothing started", "ok started", "ok upgraded: restarted, and the configuration kept",
 		"ok erased: stopped, state and changed configuration kept",
+		"ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind",
 	}, lines(said), "%s%s", complained, console)
+}
+
+// builtOld is a directory with an RPM and a Debian package that have their files where packages had them once.
+var builtOld = sync.OnceValues(func() (string, error) {
+	out := filepath.Join(scratch, "old")
+	root, err := unpacked()
+	if err != nil {
+		return "", err
+	}
+	text, err := exec.Command("testdata/old.sh", root, out).CombinedOutput()
+	return out, wrapOutput(err, text)
+})
+
+func oldPackages(t *testing.T) string {
+	t.Helper()
+	rpmRoot(t)
+	return must.Do(builtOld())(t)
 }
 
 // TestInstalledDaemonInTheJournal: `journalctl -p warning -u fenced` shows what is wrong,

@@ -2,9 +2,7 @@ package packaging_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ import (
 // inImage runs a command in the file system of the image: read-only, as the image's user and
 // without a way to more, with the mounts that fenced.container and ironic-sidecar.yaml make.
 const inImage = `set -eu
-dir=$1 root=$1/root; shift
+dir=$1 root=$2; shift 2
 mount --make-rprivate /
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
@@ -42,16 +41,10 @@ mount --bind "$dir/run" "$root/run/fenced"
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 exec setpriv --no-new-privs chroot --userspec=65532:65532 --groups= "$root" "$@"`
 
-// TestImageFences: the image is what its digests say, and the daemon in its file system
-// fences a hung node of a real control plane over IPMI.
+// TestImageFences: the daemon in the file system of the image fences a hung node of a real control plane over IPMI.
 func TestImageFences(t *testing.T) {
 	needBoot(t)
-	if testing.Short() {
-		t.Skip("building an image is not short")
-	}
-	dir := t.TempDir()
-	sh(t, `image/build.sh 0.1.0 "$1/image"`, dir)
-	unpackImage(t, filepath.Join(dir, "image"), filepath.Join(dir, "root"))
+	dir, root := t.TempDir(), filepath.Join(imageBundle(t), "rootfs")
 	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/tree/etc/fenced/hosts.d" "$1/tree/etc/fenced/credentials" "$1/state" "$1/run"`, dir)
 	s := hungScene(t)
 	patchesIronic(t, s)
@@ -63,7 +56,7 @@ func TestImageFences(t *testing.T) {
 
 	log := must.Do(os.Create(filepath.Join(dir, "log")))(t)
 	defer log.Close()
-	daemon := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, "/usr/libexec/fenced/fenced")
+	daemon := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, root, "/usr/libexec/fenced/fenced")
 	daemon.Stdout, daemon.Stderr = log, log
 	daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, daemon.Start())
@@ -91,7 +84,7 @@ func TestImageFences(t *testing.T) {
 	}, "the Node was not deleted")
 	must.Do(s.Cluster.WaitNode(ctx, hungNode, scene.IsReady))(t)
 	poll(ctx, t, func() bool {
-		out, err := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, "/usr/bin/fencectl", "timeline", hungNode, "-o", "json").Output()
+		out, err := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, root, "/usr/bin/fencectl", "timeline", hungNode, "-o", "json").Output()
 		var timeline struct{ Runs []struct{ Result string } }
 		return err == nil && json.Unmarshal(out, &timeline) == nil && len(timeline.Runs) == 1 && timeline.Runs[0].Result == "Done"
 	}, "the run is not done")
@@ -160,61 +153,66 @@ func poll(ctx context.Context, t *testing.T, ok func() bool, what string) {
 	}
 }
 
-// unpackImage follows the digests from the index to the layer, as an engine does.
-func unpackImage(t *testing.T, image, root string) {
+// builtImage is a directory with the image of this machine's architecture as a layout, and unpacked in bundle by the tools of other engines,
+// which compare each digest: skopeo takes the one of the index for this machine, and umoci makes of it what a runtime runs.
+var builtImage = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(scratch, "oci")
+	script := `umask 022; mkdir "$1" && image/build.sh "$2" "$1/image" && cd "$1" && skopeo copy --quiet "oci:image:$2" oci:flat:one && umoci unpack --image flat:one bundle`
+	text, err := exec.Command("sh", "-ec", script, "sh", dir, versions().this).CombinedOutput()
+	return dir, wrapOutput(err, text)
+})
+
+// imageBundle is the directory with the unpacked image: rootfs, and the config.json that umoci makes of the image's configuration.
+func imageBundle(t *testing.T) string {
 	t.Helper()
-	blob := func(digest string) string {
-		path := filepath.Join(image, "blobs/sha256", digest[len("sha256:"):])
-		require.Equal(t, digest, "sha256:"+sum(t, path))
-		return path
+	if testing.Short() {
+		t.Skip("building an image is not short")
 	}
-	type described struct {
-		Digest                string
-		Annotations, Platform map[string]string
+	asroot.Need(t, "unpack an image with its owners")
+	need(t, "skopeo", "skopeo")
+	need(t, "umoci", "umoci")
+	return filepath.Join(must.Do(builtImage())(t), "bundle")
+}
+
+// imageConfig is what skopeo shows of an image.
+type imageConfig struct {
+	Architecture, OS, Created string
+	Config                    struct {
+		User       string
+		Entrypoint []string
+		Labels     map[string]string
 	}
-	decode := func(path string, v any) { require.NoError(t, json.Unmarshal([]byte(readFile(t, path)), v)) }
-	var index struct{ Manifests []described }
-	decode(filepath.Join(image, "index.json"), &index)
-	require.Len(t, index.Manifests, 1)
-	assert.Equal(t, "0.1.0", index.Manifests[0].Annotations["org.opencontainers.image.ref.name"])
-	decode(blob(index.Manifests[0].Digest), &index)
-	require.Len(t, index.Manifests, 1)
-	assert.Equal(t, map[string]string{"architecture": runtime.GOARCH, "os": "linux"}, index.Manifests[0].Platform)
-	var manifest struct {
-		Config      described
-		Layers      []described
-		Annotations map[string]string
-	}
-	decode(blob(index.Manifests[0].Digest), &manifest)
-	require.Len(t, manifest.Layers, 1)
-	var config struct {
-		Architecture, OS, Created string
-		Config                    struct {
-			User       string
-			Entrypoint []string
-			Labels     map[string]string
-		}
-		RootFS struct {
-			DiffIDs []string `json:"diff_ids"`
-		}
-	}
-	decode(blob(manifest.Config.Digest), &config)
-	assert.Equal(t, "65532:65532", config.Config.User)
-	assert.Equal(t, []string{"/usr/libexec/fenced/fenced"}, config.Config.Entrypoint)
-	assert.Equal(t, runtime.GOARCH, config.Architecture)
+}
+
+// requireImage: skopeo finds the image of an architecture in a layout, with the configuration that it must have.
+func requireImage(t *testing.T, layout, arch string) {
+	t.Helper()
+	var c imageConfig
+	require.NoError(t, json.Unmarshal([]byte(output(t, "skopeo", "--override-arch", arch, "inspect", "--config", layout)), &c))
 	day := time.Unix(must.Do(strconv.ParseInt(strings.TrimSpace(output(t, "./epoch.sh")), 10, 64))(t), 0).UTC().Format(time.RFC3339)
-	assert.Equal(t, day, config.Created)
-	assert.Equal(t, manifest.Annotations, config.Config.Labels)
-	assert.Equal(t, day, config.Config.Labels["org.opencontainers.image.created"])
-	assert.Equal(t, "0.1.0", config.Config.Labels["org.opencontainers.image.version"])
-	assert.Contains(t, readFile(t, "../THIRD_PARTY_NOTICES"), "\nLicense: "+config.Config.Labels["org.opencontainers.image.licenses"]+"\n")
-	plain := must.Do(exec.Command("sh", "-c", `gzip -dc <"$1"`, "sh", blob(manifest.Layers[0].Digest)).Output())(t)
-	assert.Equal(t, []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}, config.RootFS.DiffIDs)
-	sh(t, `mkdir "$2" && gzip -dc <"$1" | tar -xpf - --numeric-owner -C "$2"`, blob(manifest.Layers[0].Digest), root)
+	assert.Equal(t, []string{arch, "linux", day}, []string{c.Architecture, c.OS, c.Created})
+	assert.Equal(t, "65532:65532", c.Config.User)
+	assert.Equal(t, []string{"/usr/libexec/fenced/fenced"}, c.Config.Entrypoint)
+	labels := map[string]string{}
+	for key, value := range c.Config.Labels {
+		labels[strings.TrimPrefix(key, "org.opencontainers.image.")] = value
+	}
+	assert.Equal(t, day, labels["created"])
+	assert.Equal(t, versions().this, labels["version"])
+	assert.Equal(t, strings.TrimSpace(output(t, "./project.sh", "url")), labels["source"])
+	assert.Contains(t, readFile(t, "../THIRD_PARTY_NOTICES"), "\nLicense: "+labels["licenses"]+"\n")
+}
+
+// TestImageIsTaken: the tools of other engines take the image, and it has the labels, the owners, the notices and the bill of materials.
+func TestImageIsTaken(t *testing.T) {
+	root := filepath.Join(imageBundle(t), "rootfs")
+	requireImage(t, "oci:"+must.Do(builtImage())(t)+"/image:"+versions().this, runtime.GOARCH)
 	hasTheRevision(t, filepath.Join(root, "usr/libexec/fenced/fenced"))
 	for path, want := range map[string]string{"var/lib/fenced": "65532 65532 700", "run/fenced": "65532 65533 2755", "usr/bin/fencectl": "0 0 755"} {
 		assert.Equal(t, want+"\n", output(t, "stat", "-c", "%u %g %a", filepath.Join(root, path)), path)
 	}
+	assert.Equal(t, sum(t, "../THIRD_PARTY_NOTICES"), sum(t, filepath.Join(root, noticesFile)))
+	listsWhatIsInIt(t, root, "usr/libexec/fenced/fenced", "usr/bin/fencectl")
 }
 
 // TestSidecarIsConfined: the manifest is a Deployment, whose container has the user of the

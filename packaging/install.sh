@@ -54,6 +54,9 @@ for f in fenced.yaml rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediatio
 	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml samples/cluster-api.yaml samples/fencepolicy.yaml samples/medik8s.yaml samples/openshift.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
 	put 0644 "configs/$f" "$share/$f"
 done
+(cd configs && find chart kustomize -type f) | while read -r f; do
+	put 0644 "configs/$f" "$share/$f"
+done
 for f in fenced-local-ipmi.conf 60-fenced-ipmi.rules; do
 	put 0644 "packaging/local-ipmi/$f" "$share/local-ipmi/$f"
 done

@@ -70,10 +70,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// buildRPM builds the RPMs of this tree.
-func buildRPM(out string) error { return buildVersion("0.1.0", out) }
-
-func buildVersion(version, out string) error {
+// buildRPM builds the RPM and the source RPM of this tree.
+func buildRPM(version, out string) error {
 	cmd := exec.Command("./rpm/build.sh", version, out)
 	cmd.Env = append(os.Environ(), "RPM_PAYLOAD=w0.xzdio")
 	text, err := cmd.CombinedOutput()
@@ -90,7 +88,7 @@ func wrapOutput(err error, text []byte) error {
 
 // binaryRPM finds the one RPM in a directory that is no source.
 func binaryRPM(dir string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "fenced-0.1.0-1*.rpm"))
+	files, err := filepath.Glob(filepath.Join(dir, "fenced-*-1*.rpm"))
 	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, ".src.rpm") })
 	if err == nil && len(files) != 1 {
 		err = fmt.Errorf("one binary RPM was expected, not %q", files)
@@ -107,19 +105,31 @@ var builtRPM = sync.OnceValues(func() (string, error) {
 		return filepath.Abs(path)
 	}
 	dist := filepath.Join(scratch, "dist")
-	if err := buildRPM(dist); err != nil {
+	if err := buildRPM(versions().this, dist); err != nil {
 		return "", err
 	}
 	return binaryRPM(dist)
 })
 
-// newVersion is a version after this one.
-const newVersion = "0.2.0"
+// versions are that of all packages here, which is the project's unless FENCED_RPM has another, and one after it.
+var versions = sync.OnceValue(func() (v struct{ this, newer string }) {
+	command := exec.Command("./project.sh", "version")
+	if path := os.Getenv("FENCED_RPM"); path != "" {
+		command = exec.Command("rpm", "-qp", "--qf", "%{VERSION}", path)
+	}
+	text, err := command.Output()
+	if err != nil {
+		panic(fmt.Sprintf("%v: %v", command.Args, err))
+	}
+	v.this = strings.TrimSpace(string(text))
+	v.newer = "1" + v.this
+	return v
+})
 
-// builtNewVersion is a directory with the RPM and the source RPM of that version, built once.
+// builtNewVersion is a directory with the RPM and the source RPM of the newer version, built once.
 var builtNewVersion = sync.OnceValues(func() (string, error) {
-	dist := filepath.Join(scratch, newVersion)
-	return dist, buildVersion(newVersion, dist)
+	dist := filepath.Join(scratch, "newer")
+	return dist, buildRPM(versions().newer, dist)
 })
 
 // rpmFile is the path of that RPM.

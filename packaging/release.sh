@@ -23,6 +23,7 @@ if [ -z "${RELEASE_TRIAL:-}" ]; then
 	[ -n "$key" ] || die "RELEASE_KEY names no key; gpg --list-secret-keys shows those that gpg has"
 fi
 [ -z "$key" ] || gpg --list-secret-keys "$key" >/dev/null || die "gpg has no secret key '$key'"
+grep -qx "version: $version" configs/chart/Chart.yaml || die "configs/chart has another version; run make golden"
 packaging/tools/run.sh notices -check "$PWD"
 # The last one leaves its source RPM, whose header names the architecture.
 for arch in aarch64 x86_64; do
@@ -35,5 +36,8 @@ done
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 IMAGE_ARCH="amd64 arm64" packaging/image/build.sh "$version" "$top/image"
-tar --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$(packaging/epoch.sh)" -C "$top/image" -cf "$out/fenced-$version-image.oci.tar" .
+tar=(tar --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$(packaging/epoch.sh)")
+"${tar[@]}" -C "$top/image" -cf "$out/fenced-$version-image.oci.tar" .
+# As helm package makes it, but for the time of the files, which helm takes from the clock.
+"${tar[@]}" --transform 's,^chart,fenced,' -C configs -cf - chart | gzip -9n >"$out/fenced-$version.tgz"
 packaging/seal.sh "$out" "$version" "$commit" ${key:+"$key"}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // project is a copy of what says who releases, with other addresses.
@@ -62,14 +63,58 @@ func projectVersion(t *testing.T) string {
 	return strings.TrimSpace(output(t, "./project.sh", "version"))
 }
 
-// TestImagesNamedAreOfTheVersion: what names the image of a release names that of this version.
-func TestImagesNamedAreOfTheVersion(t *testing.T) {
-	for _, file := range []string{"image/fenced.container", "image/ironic-sidecar.yaml", "../docs/install.md"} {
-		named := regexp.MustCompile(`\blocalhost/fenced:([\w.+~-]*\w)`).FindAllStringSubmatch(readFile(t, file), -1)
-		require.NotEmpty(t, named, file)
-		for _, m := range named {
-			assert.Equal(t, projectVersion(t), m[1], file)
+// TestOneFileSaysWhereTheProjectIs: every link into the project's own pages begins with its url, wherever that is, and move writes all of them.
+func TestOneFileSaysWhereTheProjectIs(t *testing.T) {
+	need(t, "git", "git")
+	root, url := t.TempDir(), strings.TrimSpace(output(t, "./project.sh", "url"))
+	const moved = "https://git.example.com/power/off"
+	sh(t, `cd .. && git -c safe.directory="$PWD" ls-files -z | while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done | tar --null -T - -cf - | tar -xf - -C "$1"
+		cd "$1" && git init --quiet && git add . && packaging/project.sh move "$2"`, root, moved)
+	link := regexp.MustCompile(`(https://[\w./-]+?)(?:/blob/main/|/tree/main/|/releases\))|(?m)^(?:URL:|homepage:| +- |# runbooks:) *(https://github\.com/\S*|` + regexp.QuoteMeta(moved) + `\S*)`)
+	found := map[string]int{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/.git/") {
+			return err
 		}
+		text := readFile(t, path)
+		assert.NotContains(t, text, url, path)
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			assert.True(t, strings.HasPrefix(m[1]+m[2], moved), "%s links to %s", path, m[0])
+			found[filepath.Base(path)]++
+		}
+		return nil
+	}))
+	for _, file := range []string{"README.md", "install.md", "fenced.rules.yaml", "Chart.yaml", "fenced.spec", "nfpm.yaml", "main.go"} {
+		assert.NotZero(t, found[file], file)
+	}
+	sh(t, `cd "$1" && sed -i s/fenced.invalid/example.com/ packaging/project && packaging/project.sh check`, root)
+}
+
+// stamped are the files that name the version, and how often.
+var stamped = map[string]int{
+	"configs/chart/Chart.yaml": 2, "configs/kustomize/daemon/daemon.yaml": 1, "docs/install.md": 1, "packaging/image/fenced.container": 2, "packaging/image/ironic-sidecar.yaml": 1,
+}
+
+// TestOneFileSaysTheVersion: the files that name it have it from packaging/project, and a package has its own there.
+func TestOneFileSaysTheVersion(t *testing.T) {
+	root := t.TempDir()
+	stamp := func(version string) map[string]string {
+		for file := range stamped {
+			sh(t, `mkdir -p "$(dirname "$2/$1")" && cp "../$1" "$2/$1"`, file, root)
+		}
+		output(t, "./stamp.sh", version, root)
+		texts := map[string]string{}
+		for file := range stamped {
+			texts[file] = readFile(t, filepath.Join(root, file))
+		}
+		return texts
+	}
+	for file, text := range stamp(projectVersion(t)) {
+		assert.Equal(t, readFile(t, "../"+file), text, "%s; make golden writes it", file)
+	}
+	for file, text := range stamp("7.8.9~rc1") {
+		assert.Equal(t, stamped[file], strings.Count(text, "7.8.9-rc1"), file)
+		assert.NotContains(t, text, "fenced:"+projectVersion(t), file)
 	}
 }
 
@@ -119,49 +164,51 @@ func provenance(t *testing.T, release string) (names []string, text string) {
 	return names, text
 }
 
-// TestReleaseTwice makes all files of a release twice, in different surroundings: the bytes are the same, and the sums, the provenance and the
-// index of the image say what is there.
+// TestReleaseTwice makes all files of a release, as they are published: of a commit with a tag, compressed, and signed with a throw-away key. What
+// a user has checks the signatures. Made once more without a key, in other surroundings, the bytes are the same but for the signatures.
 func TestReleaseTwice(t *testing.T) {
-	dice.OnlyInSoak(t) // it costs the packages of both architectures
-	need(t, "rpmbuild", "rpm")
+	dice.OnlyInSoak(t) // it costs the packages of both architectures, twice
+	for tool, pkg := range map[string]string{"rpmbuild": "rpm", "rpmsign": "rpm", "gpg": "gnupg", "skopeo": "skopeo"} {
+		need(t, tool, pkg)
+	}
 	dir := t.TempDir()
+	makeKey(t, dir)
+	copied := filepath.Join(dir, "source")
+	sh(t, `umask 022; git -c safe.directory='*' clone --quiet --no-hardlinks .. "$1"; cd "$1"; git config user.name a; git config user.email a@example.com
+		packaging/project.sh move https://git.example.com/fenced; sed -i s/fenced.invalid/example.com/ packaging/project SECURITY.md
+		git commit --quiet --all --message "real addresses" && git tag "v$(packaging/project.sh version)"`, copied)
 	make := func(name string, env ...string) string {
 		out := filepath.Join(dir, name)
-		release := exec.Command("./release.sh", out)
-		release.Env = append(append(os.Environ(), "RELEASE_TRIAL=1", "RPM_PAYLOAD=w0.xzdio", "DEB_COMPRESS=none"), env...)
+		release := exec.Command(filepath.Join(copied, "packaging/release.sh"), out)
+		release.Env = append(os.Environ(), env...)
 		text, err := release.CombinedOutput()
 		require.NoError(t, err, "%s", text)
 		return out
 	}
-	first, second := make("first"), make("second", "TZ=Asia/Kathmandu", "LC_ALL=C.UTF-8", "HOME="+os.Getenv("HOME"))
-	output(t, "diff", "-r", first, second)
-	sh(t, `cd "$1" && sha256sum --strict --quiet -c SHA256SUMS`, first)
+	first := make("first", "RELEASE_KEY=test@fenced.invalid")
+	sh(t, `cd "$1/first" && gpg --verify SHA256SUMS.asc SHA256SUMS && sha256sum --strict --quiet -c SHA256SUMS
+		for rpm in *.rpm; do rpm --dbpath "$1/keys" -D "_pkgverify_level all" -K "$rpm" || exit; done`, dir)
+	second := make("second", "RELEASE_TRIAL=1", "RELEASE_KEY=", "TZ=Asia/Kathmandu", "LC_ALL=C.UTF-8")
+	output(t, "diff", "-r", "--exclude=*.rpm", "--exclude=SHA256SUMS*", "--exclude=provenance.intoto.json", first, second)
+	const built = `cd "$1" && rpm -qp --nosignature --qf '%{NEVRA} %{ARCH} %{SHA256HEADER}\n' *.rpm`
+	require.Equal(t, output(t, "sh", "-c", built, "sh", first), output(t, "sh", "-c", built, "sh", second), "the header has the sum of the files")
 
 	names, _ := provenance(t, first)
 	name := "fenced-" + projectVersion(t)
 	deb := strings.Replace(name, "-", "_", 1)
 	assert.ElementsMatch(t, []string{
 		name + "-1.aarch64.rpm", name + "-1.src.rpm", name + "-1.x86_64.rpm", deb + "_amd64.deb", deb + "_arm64.deb",
-		name + "-image.oci.tar", name + "-linux-amd64.tar.gz", name + "-linux-arm64.tar.gz", name + "-amd64.cdx.json", name + "-arm64.cdx.json",
+		name + ".tgz", name + "-image.oci.tar", name + "-linux-amd64.tar.gz", name + "-linux-arm64.tar.gz", name + "-amd64.cdx.json", name + "-arm64.cdx.json",
 	}, names)
 
 	// The tarball installs.
 	sh(t, `cd "$1" && mkdir tar root && tar -xzf "first/$2-linux-amd64.tar.gz" -C tar && "tar/$2-linux-amd64/packaging/install.sh" "$1/root" /usr`, dir, name)
 	assert.Equal(t, "fenced "+projectVersion(t)+"\n", output(t, filepath.Join(dir, "root/usr/bin/fenced"), "--version"))
 
-	sh(t, `mkdir "$1/image" && tar -xf "$1/first/$2-image.oci.tar" -C "$1/image"`, dir, name)
-	type index struct {
-		Manifests []struct {
-			Digest   string
-			Platform map[string]string
-		}
+	for _, arch := range []string{"amd64", "arm64"} {
+		requireImage(t, "oci-archive:"+filepath.Join(first, name+"-image.oci.tar")+":"+projectVersion(t), arch)
 	}
-	read := func(path string) (i index) {
-		require.NoError(t, json.Unmarshal(must.Do(os.ReadFile(filepath.Join(dir, "image", path)))(t), &i))
-		return i
-	}
-	both := read("blobs/sha256/" + read("index.json").Manifests[0].Digest[len("sha256:"):])
-	require.Len(t, both.Manifests, 2)
-	assert.Equal(t, "amd64", both.Manifests[0].Platform["architecture"])
-	assert.Equal(t, "arm64", both.Manifests[1].Platform["architecture"])
+	// Helm takes the chart as a file, and renders what it renders of the directory.
+	helm := filepath.Join(must.Do(rig.Helm(t.Context(), os.Stderr))(t), "helm")
+	assert.Equal(t, output(t, helm, "template", "fenced", "../configs/chart"), output(t, helm, "template", "fenced", filepath.Join(first, name+".tgz")))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/fenced/fenced/test/must"
 )
 
-// packaged is every path of the RPM but the pages of docs: mode, owner, group, flags (c config, n
+// packaged is every path of the RPM but the pages of docs, the chart and the kustomize bases: mode, owner, group, flags (c config, n
 // noreplace, d documentation, l licence). /usr/bin/fenced is a link and
 // /usr/sbin/fenced does not exist: the SELinux policy of RHEL and Fedora gives
 // regular files of these names to another program.
@@ -125,8 +125,25 @@ func TestRPMHoldsExactlyTheseFiles(t *testing.T) {
 			others = append(others, line)
 		}
 	}
-	require.Equal(t, lines(packaged), others)
+	require.ElementsMatch(t, packagedFiles(t), others)
 	require.ElementsMatch(t, docPages(t), pages)
+}
+
+// packagedFiles are the lines of packaged, and those of the chart and the kustomize bases: all of configs there is shipped.
+func packagedFiles(t *testing.T) []string {
+	t.Helper()
+	all := lines(packaged)
+	for _, tree := range []string{"chart", "kustomize"} {
+		require.NoError(t, filepath.WalkDir("../configs/"+tree, func(path string, d os.DirEntry, err error) error {
+			mode := "-rw-r--r--"
+			if err == nil && d.IsDir() {
+				mode = "drwxr-xr-x"
+			}
+			all = append(all, mode+" root root - /"+shareDir+strings.TrimPrefix(path, "../configs"))
+			return err
+		}))
+	}
+	return all
 }
 
 // pageLine begins the line of a page of docs.
@@ -190,11 +207,9 @@ func hasTheRevision(t *testing.T, daemon string) {
 func TestPackagedProgramsRun(t *testing.T) {
 	root := rpmRoot(t)
 	daemon := filepath.Join(root, "usr/libexec/fenced/fenced")
-	require.Equal(t, "fenced 0.1.0\n", output(t, daemon, "--version"))
-	if os.Getenv("FENCED_RPM") == "" { // a given one may be older
-		hasTheRevision(t, daemon)
-	}
-	require.Contains(t, output(t, filepath.Join(root, "usr/bin/fencectl"), "version"), "0.1.0")
+	require.Equal(t, "fenced "+versions().this+"\n", output(t, daemon, "--version"))
+	hasTheRevision(t, daemon)
+	require.Contains(t, output(t, filepath.Join(root, "usr/bin/fencectl"), "version"), versions().this)
 	link := must.Do(os.Readlink(filepath.Join(root, "usr/bin/fenced")))(t)
 	require.Equal(t, "../libexec/fenced/fenced", link)
 	bash := filepath.Join(root, "usr/share/bash-completion/completions/fencectl")
@@ -220,7 +235,7 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 	need(t, "unshare", "util-linux")
 	need(t, "rpmbuild", "rpm")
 	dist := must.Do(builtNewVersion())(t)
-	source := filepath.Join(dist, "fenced-"+newVersion+"-1.src.rpm")
+	source := filepath.Join(dist, "fenced-"+versions().newer+"-1.src.rpm")
 	top := t.TempDir()
 	sh(t, `GOMODCACHE=$2/modules unshare --net rpmbuild --quiet --define "_topdir $2" --define "_binary_payload w0.xzdio" --rebuild "$1"`, source, top)
 	rebuilt := must.Do(filepath.Glob(filepath.Join(top, "RPMS/*/*.rpm")))(t)
@@ -236,7 +251,7 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 func TestRPMIsOfItsArchitecture(t *testing.T) {
 	need(t, "rpmspec", "rpm")
 	spec := filepath.Join(t.TempDir(), "fenced.spec")
-	sh(t, `sed 's/@VERSION@/0.1.0/; s/@DAY@/Fri Nov 20 2026/' rpm/fenced.spec >"$1"`, spec)
+	sh(t, `sed 's/@VERSION@/1.2.3/; s/@DAY@/Fri Nov 20 2026/' rpm/fenced.spec >"$1"`, spec)
 	for target, arch := range map[string]string{"x86_64": "amd64", "aarch64": "arm64"} {
 		text := output(t, "rpmspec", "--target", target, "-P", spec)
 		require.Regexp(t, `(?m)^GOARCH=`+arch+` go build .* -o bin/ \./cmd/\.\.\.$`, text, target)
@@ -249,7 +264,7 @@ func TestRPMForARM(t *testing.T) {
 	built := rpmFile(t)
 	t.Setenv("RPM_TARGET", "aarch64")
 	dist := filepath.Join(t.TempDir(), "dist")
-	require.NoError(t, buildRPM(dist))
+	require.NoError(t, buildRPM(versions().this, dist))
 	arm := must.Do(binaryRPM(dist))(t)
 	require.Equal(t, "aarch64", output(t, "rpm", "-qp", "--qf", "%{ARCH}", arm))
 	require.Equal(t, output(t, "rpm", "-qpl", built), output(t, "rpm", "-qpl", arm))
@@ -320,10 +335,22 @@ func TestLinkedDocumentsAreInThePackage(t *testing.T) {
 	require.Greater(t, followed, 100, "the links were not found")
 }
 
-// TestPackageListsWhatIsInIt: the bill of materials has each module that Go says is in the
-// shipped programs, with its version, and nothing else.
+// noticesFile has the licences of what is linked.
+const noticesFile = "usr/share/licenses/fenced/THIRD_PARTY_NOTICES"
+
+// TestPackageListsWhatIsInIt: the bill of materials and the License line are of what is linked.
 func TestPackageListsWhatIsInIt(t *testing.T) {
 	root := rpmRoot(t)
+	expression := listsWhatIsInIt(t, root, "usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl")
+	license := output(t, "rpm", "-qp", "--qf", "%{LICENSE}", rpmFile(t))
+	require.Equal(t, license, expression, "the License line of the spec")
+	require.Contains(t, readFile(t, filepath.Join(root, noticesFile)), "\nLicense: "+license+"\n")
+}
+
+// listsWhatIsInIt: the bill of materials has each module that Go says is in the programs, with its version, and nothing else. It returns all
+// their licences.
+func listsWhatIsInIt(t *testing.T, root string, programs ...string) string {
+	t.Helper()
 	var bom struct {
 		BOMFormat  string
 		Components []struct {
@@ -349,7 +376,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 		}
 	}
 	built := map[string]bool{}
-	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
+	for _, program := range programs {
 		out := must.Do(exec.Command("go", "version", "-m", "-json", filepath.Join(root, program)).Output())(t)
 		var info struct {
 			Deps []struct{ Path, Version string }
@@ -362,9 +389,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 	}
 	require.Equal(t, built, listed)
 	slices.Sort(expression)
-	license := output(t, "rpm", "-qp", "--qf", "%{LICENSE}", rpmFile(t))
-	require.Equal(t, license, strings.Join(slices.Compact(expression), " AND "), "the License line of the spec")
-	require.Contains(t, readFile(t, filepath.Join(root, "usr/share/licenses/fenced/THIRD_PARTY_NOTICES")), "\nLicense: "+license+"\n")
+	return strings.Join(slices.Compact(expression), " AND ")
 }
 
 // TestNoticesAreCurrent: whoever changes go.mod has the licences of what is linked then in the packages, and has seen new ones.
@@ -444,10 +469,10 @@ func buildDeb(version, out string) (string, error) {
 }
 
 // builtDeb is the Debian package of this tree, built once.
-var builtDeb = sync.OnceValues(func() (string, error) { return buildDeb("0.1.0", filepath.Join(scratch, "deb")) })
+var builtDeb = sync.OnceValues(func() (string, error) { return buildDeb(versions().this, filepath.Join(scratch, "deb")) })
 
 // builtNewDeb is the Debian package of a version after this one, built once.
-var builtNewDeb = sync.OnceValues(func() (string, error) { return buildDeb(newVersion, filepath.Join(scratch, "deb")) })
+var builtNewDeb = sync.OnceValues(func() (string, error) { return buildDeb(versions().newer, filepath.Join(scratch, "deb")) })
 
 func debFile(t *testing.T) string {
 	t.Helper()
@@ -472,7 +497,7 @@ func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 	deb := debFile(t)
 	var want, chowned []string
 	above := map[string]bool{"/": true}
-	for _, line := range lines(packaged) {
+	for _, line := range packagedFiles(t) {
 		f := strings.Fields(line)
 		if f[4] == "/usr/share/zsh/site-functions/_fencectl" {
 			continue
@@ -521,7 +546,7 @@ func TestLintian(t *testing.T) {
 func TestDebIsReproducible(t *testing.T) {
 	first := debFile(t)
 	t.Setenv("TZ", "Asia/Kathmandu")
-	second := must.Do(buildDeb("0.1.0", filepath.Join(t.TempDir(), "deb")))(t)
+	second := must.Do(buildDeb(versions().this, filepath.Join(t.TempDir(), "deb")))(t)
 	require.Equal(t, sum(t, first), sum(t, second))
 }
 
@@ -542,17 +567,25 @@ func TestLifeOfTheDebUnderNewerSystemd(t *testing.T) {
 	lifeOfTheDeb(t, newerTree(t))
 }
 
+// TestLifeOfTheDebOnBookworm does it with nothing but what Debian 12 has in a small installation, whatever this machine is.
+func TestLifeOfTheDebOnBookworm(t *testing.T) {
+	dice.OnlyInSoak(t) // on Debian 12 TestLifeOfTheDeb is nearly the same
+	needBoot(t)
+	lifeOfTheDeb(t, treeOf+strings.TrimSpace(output(t, "testdata/tree.sh", "bookworm")))
+}
+
 func lifeOfTheDeb(t *testing.T, env ...string) {
 	t.Helper()
 	needBoot(t)
 	dir := shareScript(t, "deb.sh")
 	older := debFile(t)
 	newer := must.Do(builtNewDeb())(t)
-	sh(t, `umask 022; cp "$2" "$1/older.deb"; cp "$3" "$1/newer.deb"; cp testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"`, dir, older, newer)
+	sh(t, `umask 022; cp "$2" "$1/older.deb"; cp "$3" "$1/newer.deb"; cp testdata/fenced.yaml testdata/nowhere.kubeconfig "$4/old.deb" "$1/"`, dir, older, newer, oldPackages(t))
 	console, err := boot(t, dir, "administrator.service", env...)
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
 		"ok installed, and nothing is started", "ok started", "ok upgraded: restarted, and the configuration kept", "ok removed: stopped, state and configuration kept", "ok purged: state kept",
+		"ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind",
 	}, lines(said), "%s%s", complained, console)
 }

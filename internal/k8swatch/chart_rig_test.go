@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -140,7 +141,7 @@ func (g given) wrong(ctx context.Context, t *testing.T, c *rig.ControlPlane) (wr
 }
 
 // Helm installs the chart into a real API server: first observe, for what that serves, then evaluate, then evaluate with all that
-// may be added. Each verb that fenced uses in the mode is allowed, and each other one denied.
+// may be added. Each verb that fenced uses in the mode is allowed, and each other one denied. Kustomize grants the same.
 func TestChartGrantsWhatTheModeUses(t *testing.T) {
 	c, ctx := rigtest.Own(t, rig.Options{CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.PrometheusOperator}}), rigtest.Context(t, 15*time.Minute)
 	forgetRights(t, c)
@@ -194,6 +195,29 @@ func TestChartGrantsWhatTheModeUses(t *testing.T) {
 	require.NoError(t, c.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("fenced").Delete(ctx, "fenced-token", metav1.DeleteOptions{}))
 	release(everything)
 	kubeconfigByHand(ctx, t, admin)
+
+	// Helm takes away what it made, and kustomize makes it: the base for evaluate, with every component, and the daemon.
+	program(t, must.Do(rig.Helm(ctx, os.Stderr))(t)+"/helm", nil, "uninstall", "fenced", "--namespace", "fenced", "--kubeconfig", admin, "--wait")
+	exactly("uninstalled", given{})
+	program(t, must.Do(rig.Kubectl(ctx, os.Stderr))(t)+"/kubectl", nil, "--kubeconfig", admin, "apply", "--kustomize", overlay(t))
+	exactly("kustomize", given{uses: []use{sees, acts, reports}, served: all, medik8s: true, roles: []string{"fenced-release-pods", "fenced-templates-known"}})
+	daemonIsTaken(ctx, t, c)
+}
+
+// overlay is a directory that kustomize builds: evaluate with all components, and the daemon. Kustomize takes bases beside it only.
+func overlay(t *testing.T) string {
+	t.Helper()
+	dir := must.Do(filepath.EvalSymlinks(t.TempDir()))(t)
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../../configs/kustomize")))
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../evaluate, ../daemon]\ncomponents:\n"
+	components := must.Do(os.ReadDir(dir + "/components"))(t)
+	require.NotEmpty(t, components)
+	for _, c := range components {
+		text += "- ../components/" + c.Name() + "\n"
+	}
+	require.NoError(t, os.Mkdir(dir+"/overlay", 0o700))
+	require.NoError(t, os.WriteFile(dir+"/overlay/kustomization.yaml", []byte(text), 0o600))
+	return dir + "/overlay"
 }
 
 // daemonIsTaken: the API server takes the Deployment, and would take its pod.

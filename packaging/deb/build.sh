@@ -21,6 +21,7 @@ trap 'rm -rf "$top"' EXIT
 mkdir -p "$top/src/bin"
 cd "$here/../.."
 cp -R LICENSE THIRD_PARTY_NOTICES README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md configs docs packaging "$top/src/"
+packaging/stamp.sh "$version" "$top/src"
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false"
 ldflags="-s -w -buildid= -X main.version=$version -X main.revision=$(packaging/revision.sh)"
 GOARCH=$target go build -ldflags "$ldflags" -o "$top/src/bin/" ./cmd/...

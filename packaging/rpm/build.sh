@@ -33,6 +33,7 @@ src=$top/fenced-$version
 mkdir "$src"
 tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src"
 [ -e "$src/go.mod" ] || die "git knows no files here; run it in a checkout"
+packaging/stamp.sh "$version" "$src"
 mkdir "$src/sbom"
 packaging/tools/run.sh sbom "$version" amd64 "$src" >"$src/sbom/x86_64.cdx.json"
 packaging/tools/run.sh sbom "$version" arm64 "$src" >"$src/sbom/aarch64.cdx.json"

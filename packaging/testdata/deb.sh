@@ -2,19 +2,8 @@
 # dpkg and the Debian package, on a host whose clusters cannot be reached.
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
-
-not() { ! "$@"; } # by itself, ! hides a failure from set -e
-
-is() { # is "OWNER GROUP MODE" FILE
-	local found
-	found=$(stat -c '%U %G %a' "$2")
-	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
-}
-
-# The exit code of fencectl status tells that the clusters cannot be seen.
-answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
-
-main() { systemctl show --value -p MainPID fenced; }
+. /share/kit.sh
+. /share/versions
 
 put() { DEBIAN_FRONTEND=noninteractive dpkg --force-depends -i "/share/$1.deb" >/tmp/answer 2>&1; }
 
@@ -36,9 +25,9 @@ echo "ok started"
 
 old=$(main)
 put newer
-[ "$(dpkg-query -W -f '${Version}' fenced)" = 0.2.0 ]
+[ "$(dpkg-query -W -f '${Version}' fenced)" = "$newer" ]
 answers
-fencectl status -o json | tr -d ' \n' | grep -q '"version":"0.2.0"'
+fencectl status -o json | tr -d ' \n' | grep -qF "\"version\":\"$newer\""
 [ "$(main)" != "$old" ]
 systemctl is-enabled --quiet fenced
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml
@@ -60,3 +49,21 @@ dpkg --purge fenced >/tmp/answer 2>&1
 [ -s /var/lib/fenced/state.db ]
 [ -e /etc/fenced/nowhere.kubeconfig ]
 echo "ok purged: state kept"
+
+# The package of a version whose manifests were documents.
+put old
+[ -e /usr/share/doc/fenced/examples/rbac.yaml ]
+[ -e /usr/share/zsh/site-functions/_fencectl ]
+install -m 0640 -g fenced /share/fenced.yaml /etc/fenced/
+systemctl enable --now fenced 2>/tmp/answer
+within $patience answers
+old=$(main)
+put newer
+within $patience answers
+[ "$(main)" != "$old" ]
+cmp /share/fenced.yaml /etc/fenced/fenced.yaml
+[ -e /etc/fenced/nowhere.kubeconfig ]
+[ -e /usr/share/fenced/rbac.yaml ]
+rest=$(dpkg-query -L fenced | leftovers)
+[ -z "$rest" ] || { echo "left: $rest" >&2; false; }
+echo "ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind"

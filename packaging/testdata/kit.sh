@@ -11,6 +11,37 @@ within() { # within SECONDS COMMAND...: until it succeeds
 	done
 }
 
+is() { # is "OWNER GROUP MODE" FILE
+	local found
+	found=$(stat -c '%U %G %a' "$2")
+	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
+}
+
+# rpm_host tells rpm what an rpm host has, and dpkg put here.
+rpm_host() {
+	cat >/tmp/host.spec <<-'END'
+		Name: host
+		Version: 1
+		Release: 1
+		Summary: What this host has without rpm
+		License: Apache-2.0
+		BuildArch: noarch
+		Provides: systemd = 252, /bin/sh, /usr/bin/sh, /usr/bin/systemctl, /usr/sbin/useradd
+		%description
+		For this test alone.
+		%files
+	END
+	rpmbuild --quiet --define '_topdir /tmp/host' -bb /tmp/host.spec 2>/tmp/answer
+	rpm -i /tmp/host/RPMS/noarch/*.rpm 2>/tmp/answer
+}
+
+# leftovers says which files of the package's directories are not in the list of files that it reads.
+leftovers() {
+	sort >/tmp/listed
+	find /usr/share/doc/fenced /usr/share/fenced /usr/share/licenses/fenced /usr/libexec/fenced /usr/share/man/man[58]/fence[cd]* /usr/lib/systemd/system/fenced* \
+		/usr/share/zsh/*/_fencectl | sort | comm -23 - /tmp/listed
+}
+
 patience=400 # a busy machine may need minutes; only a hang needs more
 
 main() { systemctl show --value -p MainPID fenced; }

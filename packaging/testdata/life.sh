@@ -5,33 +5,14 @@
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; tail -n 30 /tmp/answer /tmp/log >&2' ERR
 . /share/kit.sh
-
-is() { # is "OWNER GROUP MODE" FILE
-	local found
-	found=$(stat -c '%U %G %a' "$2")
-	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
-}
+. /share/versions
 
 dnf() { command dnf -q -y --disablerepo='*' --repofrompath=local,/share/repo --setopt=local.gpgcheck=0 --setopt=cachedir=/tmp/dnf "$@" >/tmp/answer 2>&1; }
 
 : >/tmp/log
-# What an rpm host has, and dpkg put here.
-cat >/tmp/host.spec <<'END'
-Name: host
-Version: 1
-Release: 1
-Summary: What this host has without rpm
-License: Apache-2.0
-BuildArch: noarch
-Provides: systemd = 252, /bin/sh, /usr/bin/sh, /usr/bin/systemctl, /usr/sbin/useradd
-%description
-For this test alone.
-%files
-END
-rpmbuild --quiet --define '_topdir /tmp/host' -bb /tmp/host.spec 2>/tmp/answer
-rpm -i /tmp/host/RPMS/noarch/*.rpm 2>/tmp/answer
+rpm_host
 
-dnf install fenced-0.1.0
+dnf install "fenced-$older"
 rpm -V fenced
 not systemctl is-enabled --quiet fenced
 not systemctl is-enabled --quiet fenced.socket
@@ -56,10 +37,10 @@ echo "ok the run is open"
 
 old=$(main)
 dnf upgrade
-[ "$(rpm -q --qf '%{VERSION}' fenced)" = 0.2.0 ]
+[ "$(rpm -q --qf '%{VERSION}' fenced)" = "$newer" ]
 within $patience answers
 [ "$(main)" != "$old" ]
-fencectl status -o json | tr -d ' \n' | grep -q '"version":"0.2.0"'
+fencectl status -o json | tr -d ' \n' | grep -qF "\"version\":\"$newer\""
 systemctl is-enabled --quiet fenced
 run_is id "$id"
 run_open
@@ -78,8 +59,8 @@ touch /share/stopped
 within $patience test -e /share/newer
 cat /share/state.db >$state
 sum=$(sha256sum <$state)
-dnf downgrade fenced-0.1.0
-[ "$(rpm -q --qf '%{VERSION}' fenced)" = 0.1.0 ]
+dnf downgrade "fenced-$older"
+[ "$(rpm -q --qf '%{VERSION}' fenced)" = "$older" ]
 : >/tmp/log
 not systemctl start fenced 2>/tmp/answer
 within $patience grep -q 'install that version again' /tmp/log

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/setup"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 )
@@ -281,16 +282,42 @@ func TestDaemonOfTheChart(t *testing.T) {
 	}
 }
 
-// helm lint finds nothing, and the version is that of the project.
+// helm lint finds nothing.
 func TestChartIsClean(t *testing.T) {
 	out, err := helm(t, "lint", "--strict", chartDir)
 	require.NoError(t, err, "%s", out)
 	assert.NotContains(t, out, "[WARNING]")
-	version := regexp.MustCompile(`(?m)^version: (\S+)$`).FindStringSubmatch(string(must.Do(os.ReadFile("../../packaging/project"))(t)))
-	require.NotNil(t, version)
-	var meta struct{ Version, AppVersion string }
-	require.NoError(t, yaml.Unmarshal([]byte(read(t, "chart/Chart.yaml")), &meta))
-	assert.Equal(t, []string{version[1], version[1]}, []string{meta.Version, meta.AppVersion})
+}
+
+// helm4 is the other major version of helm that people have.
+const helm4 = "helm.sh/helm/v4/cmd/helm@v4.3.1"
+
+// Helm 4 renders what Helm 3 renders: each kustomize base and component, and the daemon with files.
+func TestHelm4RendersTheSame(t *testing.T) {
+	dice.OnlyInSoak(t) // building it takes a minute
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "install", "-ldflags=-s -w", helm4)
+	build.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=0", "GOFLAGS=")
+	said, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	wishes := map[string]map[string]any{"files": daemonValues()}
+	for name, p := range pieces {
+		if p.templates != nil {
+			wishes[name] = p.values
+		}
+	}
+	for name, values := range wishes {
+		args := []string{"template", "fenced", chartDir, "--namespace", "fenced", "--include-crds", "--api-versions", "monitoring.coreos.com/v1/PrometheusRule"}
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			args = append(args, "--set-json", key+"="+string(must.Do(json.Marshal(values[key]))(t)))
+		}
+		three, err := helm(t, args...)
+		require.NoError(t, err, "%s", three)
+		four, err := run(t, filepath.Join(bin, "helm"), args...)
+		require.NoError(t, err, "%s", four)
+		require.NotEmpty(t, objects(t, three), name)
+		assert.Equal(t, objects(t, three), objects(t, four), name)
+	}
 }
 
 // The table of values in docs/helm.md has each value with its default, and no other.

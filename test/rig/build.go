@@ -96,9 +96,10 @@ func Kubectl(ctx context.Context, progress io.Writer) (string, error) {
 }
 
 const (
-	helmVersion = "v4.3.1"
-	helmPackage = "helm.sh/helm/v4/cmd/helm"
-	helmFlags   = "-s -w"
+	helmVersion = "v3.22.0"
+	helmPackage = "helm.sh/helm/v3/cmd/helm"
+	// Like its releases, it renders for the Kubernetes of its own client unless it asks an API server.
+	helmFlags = "-s -w -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=37"
 )
 
 // Helm returns the directory that holds helm. Like Binaries, it builds it if this user never did.
