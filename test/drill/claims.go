@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // claims notes the claims to the cluster as soon as one member of etcd knows them. The members tell the same, in the same order.
@@ -21,8 +25,8 @@ type claims struct {
 	owner    string
 }
 
-// The keys of ownership: see internal/state/etcdstore.
-const ownerKey, lastKey, ownership = "/fenced/ha/owner/drill", "/fenced/ha/last/drill", "/fenced/ha/"
+// The keys of ownership, and of the records of runs: see internal/state/etcdstore.
+const ownerKey, lastKey, runs, prefix = "/fenced/ha/owner/drill", "/fenced/ha/last/drill", "/fenced/rec/run/", "/fenced/"
 
 // watchClaims watches at each member, with a connection that no fault touches.
 func (s *site) watchClaims() error {
@@ -51,7 +55,7 @@ func (c *claims) watch(ctx context.Context, client *clientv3.Client) {
 		next := c.known + 1
 		c.mu.Unlock()
 		watching, cancel := context.WithCancel(ctx)
-		for r := range client.Watch(watching, ownership, clientv3.WithPrefix(), clientv3.WithRev(next)) {
+		for r := range client.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithRev(next)) {
 			c.note(r.Events)
 		}
 		cancel()
@@ -86,6 +90,12 @@ func (c *claims) note(events []*clientv3.Event) {
 			}
 			_ = json.Unmarshal(e.Kv.Value, &v)
 			c.released = v.GivenUp
+		case strings.HasPrefix(key, runs):
+			var v struct{ Data remediate.Run }
+			if at := bytes.IndexByte(e.Kv.Value, '{'); at < 0 || json.Unmarshal(e.Kv.Value[at:], &v) != nil || v.Data.Intent.Action == "" {
+				continue
+			}
+			c.history.add(event{Kind: saved(v.Data.Intent.Action), Host: v.Data.Target.Node})
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // event is something that happened, as those saw it to whom it happened: BMCs, API server and etcd. No daemon is asked.
@@ -33,9 +35,13 @@ const (
 	claim    kind = "claim"    // a bastion owns the cluster from now on
 	end      kind = "end"      // and now no more: it has released the cluster, or its lease is over
 	hang     kind = "hang"     // the kernel of a host hangs
+	healthy  kind = "healthy"  // a host that hung has booted since, and its Node is Ready
 	heal     kind = "heal"     // all faults are over
-	back     kind = "back"     // a host that hung is On and healthy, with a boot of its own, after heal
+	back     kind = "back"     // a host that hung is on and healthy, after heal
 )
+
+// saved is the kind of event that a bastion has saved what it is about to do to a host. It only tells when: faults begin then.
+func saved(a remediate.Action) kind { return kind("save " + string(a)) }
 
 func (e event) String() string {
 	var b strings.Builder
@@ -109,7 +115,7 @@ type hostState struct {
 //     lost and did not release the cluster, it comes when the takeover delay is over. So between the commands of two bastions lies the
 //     end of the claim of one and the beginning of the claim of the other;
 //   - a Node is deleted only while its host is off, once, by the UID and version of what was looked at, by the bastion that owns the cluster;
-//   - a host is switched off only while it hangs; one that never hung gets no command, and its Node is not deleted;
+//   - a host is switched off only until it is healthy again; one that never hung gets no command, and its Node is not deleted;
 //   - each host that hung was off and is back within its time after the faults.
 func check(all []event, l limits) (wrong []string) {
 	violate := func(e event, format string, args ...any) {
@@ -147,9 +153,7 @@ func check(all []event, l limits) (wrong []string) {
 			if !e.On && !h.hung {
 				violate(e, "%s goes off, and it does not hang", e.Host)
 			}
-			if h.on = e.On; e.On {
-				h.hung = false
-			}
+			h.on = e.On
 		case deletion:
 			checkOwner(e, last, l, violate)
 			if e.On || h.on {
@@ -164,13 +168,17 @@ func check(all []event, l limits) (wrong []string) {
 				violate(e, "the Node of %s with UID %s is deleted twice", e.Host, e.UID)
 			}
 			deleted[e.UID] = true
+		case healthy:
+			if h.hung = false; !h.on {
+				violate(e, "%s is healthy, and off", e.Host)
+			}
 		case hang:
 			h.hung, h.everHung = true, true
 		case heal:
 			healed = e.At
 		case back:
 			if h.isBack = true; h.hung || !h.on {
-				violate(e, "%s is said to be back, and was not off and on since it hung", e.Host)
+				violate(e, "%s is said to be back, and is not healthy again", e.Host)
 			}
 			if e.At-healed > l.back {
 				violate(e, "%s is back %s after the faults, later than %s", e.Host, (e.At - healed).Round(time.Second), l.back)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // takenOver is a good history: the owner switches a host off and is lost, the other waits, isolates the Node and brings the host back.
@@ -24,6 +29,7 @@ func takenOver() []event {
 		{At: at(34), Kind: deletion, By: two, Host: "a", UID: "u1"},
 		{At: at(36), Kind: command, By: two, Host: "a", On: true},
 		{At: at(36), Kind: power, Host: "a", On: true},
+		{At: at(40), Kind: healthy, Host: "a"},
 		{At: at(50), Kind: heal},
 		{At: at(60), Kind: back, Host: "a"},
 	}
@@ -93,8 +99,8 @@ func TestCheckNotices(t *testing.T) {
 		}},
 		{"a host that stays away", "a never comes back", func(all []event) []event { return all[:len(all)-1] }},
 		{"a host that comes back late", "later than", func(all []event) []event { all[len(all)-1].At = 300 * time.Second; return all }},
-		{"a host that hangs on", "was not off and on since it hung", func(all []event) []event {
-			return slices.DeleteFunc(all, func(e event) bool { return e.Kind == power || e.Kind == command && e.On })
+		{"a host that hangs on", "is not healthy again", func(all []event) []event {
+			return slices.DeleteFunc(all, func(e event) bool { return e.Kind == healthy })
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,4 +138,13 @@ func TestBetween(t *testing.T) {
 	assert.Equal(t, []link{{one, "etcd1"}, {one, "etcd2"}, {one, "etcd3"}}, between(one, "etcd", true))
 	assert.Equal(t, []link{{"etcd2", "etcd1"}, {"etcd2", "etcd3"}}, between("etcd2", "etcd", true))
 	assert.Len(t, between(bmc, "all", false), 12)
+}
+
+// A mutant whose text is gone would break no rule any more.
+func TestMutantsAreOfTheTree(t *testing.T) {
+	root := must.Do(rig.Root())(t)
+	for _, m := range mutants {
+		text := must.Do(os.ReadFile(filepath.Join(root, m.file)))(t)
+		assert.Equal(t, 1, strings.Count(string(text), m.is), "%s: the mutant without %q", m.file, m.rule)
+	}
 }

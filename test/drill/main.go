@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -40,6 +41,7 @@ const childEnv = "FENCED_DRILL"
 type ask struct {
 	Seed    uint64
 	Program string
+	Dir     string // where it makes the directory of its files
 }
 
 func main() {
@@ -54,11 +56,33 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if why := cannot(); why != "" {
+		fmt.Println("drill: not played:", why)
+		if os.Getenv("CI") == "true" { // else nobody would notice
+			os.Exit(1)
+		}
+		return
+	}
 	if err := drill(ctx, first, seeds, side, mutants); err != nil {
 		fmt.Fprintln(os.Stderr, "drill:", err)
 		stop()
 		os.Exit(1)
 	}
+}
+
+// cannot returns what is missing here, or an empty string.
+func cannot() string {
+	for _, program := range []string{"ip", "tc", "nft"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return err.Error() + "; make deps installs it"
+		}
+	}
+	probe := exec.Command("ip", "link", "add", "probe", "type", "bridge")
+	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if text, err := probe.CombinedOutput(); err != nil {
+		return fmt.Sprintf("only root can make network namespaces, where that is allowed: %v %s", err, text)
+	}
+	return ""
 }
 
 // drill builds the daemon, and plays.
@@ -78,15 +102,20 @@ func drill(ctx context.Context, first uint64, seeds, side int, mutants bool) err
 		return err
 	}
 	began := time.Now()
-	results := playAll(ctx, programs.Fenced, first, seeds, side, func(r result) bool {
+	results := playAll(ctx, programs.Fenced, dir, first, seeds, side, func(r result) bool {
+		if r.Kept != "" { // dir goes, this stays
+			if stays := filepath.Join(os.TempDir(), filepath.Base(r.Kept)); os.Rename(r.Kept, stays) == nil {
+				r.Kept = stays
+			}
+		}
 		tell(os.Stdout, r)
 		return true
 	})
 	return report(os.Stdout, first, results, time.Since(began), side)
 }
 
-// playAll plays seeds side by side, until more returns false. A schedule that could not be played is played once more: the machine was too busy.
-func playAll(ctx context.Context, program string, first uint64, seeds, side int, more func(result) bool) (results []result) {
+// playAll plays seeds side by side, until more returns false.
+func playAll(ctx context.Context, program, dir string, first uint64, seeds, side int, more func(result) bool) (results []result) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
@@ -95,7 +124,7 @@ func playAll(ctx context.Context, program string, first uint64, seeds, side int,
 	for range side {
 		wg.Go(func() {
 			for seed := range next {
-				r := playApart(ctx, ask{seed, program})
+				r := playApart(ctx, ask{seed, program, dir})
 				if ctx.Err() != nil {
 					return
 				}
@@ -135,6 +164,7 @@ func playApart(ctx context.Context, a ask) (r result) {
 	out, err := cmd.Output()
 	if err == nil {
 		err = json.Unmarshal(out, &r)
+		r.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() // also of all that it has started and seen ending
 	}
 	if err != nil {
 		return result{Seed: a.Seed, Error: fmt.Sprintf("play: %v", err)}
@@ -153,7 +183,7 @@ func childMain() {
 	if err == nil {
 		os.Unsetenv(childEnv)
 		out := bufio.NewWriter(os.Stdout)
-		err = errors.Join(json.NewEncoder(out).Encode(play(context.Background(), a.Seed, a.Program)), out.Flush())
+		err = errors.Join(json.NewEncoder(out).Encode(play(context.Background(), a)), out.Flush())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drill:", err)
@@ -195,6 +225,7 @@ func report(w io.Writer, first uint64, results []result, took time.Duration, sid
 		}
 		sum.Hung, sum.Commands, sum.Deletions = sum.Hung+r.Hung, sum.Commands+r.Commands, sum.Deletions+r.Deletions
 		sum.Owners, sum.Takeovers, sum.Switched = sum.Owners+r.Owners, sum.Takeovers+r.Takeovers, sum.Switched+r.Switched
+		sum.CPU += r.CPU
 		backs = append(backs, r.Back)
 	}
 	played := len(results) - failed
@@ -205,6 +236,7 @@ func report(w io.Writer, first uint64, results []result, took time.Duration, sid
 	rows := [][2]string{
 		{"schedules, seeds", fmt.Sprintf("%d, from %d", played, first)},
 		{"side by side, time, schedules a minute", fmt.Sprintf("%d, %s, %.1f", side, took.Round(time.Second), float64(played)/took.Minutes())},
+		{"processor time of a schedule", (sum.CPU / time.Duration(played)).Round(100 * time.Millisecond).String()},
 		{"hosts that hung", strconv.Itoa(sum.Hung)},
 		{"commands of bastions to BMCs", strconv.Itoa(sum.Commands)},
 		{"Nodes deleted", strconv.Itoa(sum.Deletions)},
@@ -213,7 +245,7 @@ func report(w io.Writer, first uint64, results []result, took time.Duration, sid
 		{"back after the faults: median, longest", fmt.Sprintf("%s, %s", backs[len(backs)/2].Round(time.Second), backs[len(backs)-1].Round(time.Second))},
 		{"schedules with violations", strconv.Itoa(wrong)},
 	}
-	fmt.Fprintf(w, "\n| of two bastions | |\n|---|---|\n")
+	fmt.Fprintf(w, "\n| two bastions, one cluster | |\n|---|---|\n")
 	for _, r := range rows {
 		fmt.Fprintf(w, "| %s | %s |\n", r[0], r[1])
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +33,7 @@ type result struct {
 	Wrong      []string
 	Kept       string        // the directory with logs and history, if something is wrong
 	Took, Back time.Duration // all of it; from the end of the faults until all hosts are back
+	CPU        time.Duration // with that of the daemons, etcd and all else
 	Hung       int
 	Commands   int
 	Deletions  int
@@ -43,26 +43,29 @@ type result struct {
 }
 
 // play plays the schedule of a seed, in the network namespace of this process.
-func play(ctx context.Context, seed uint64, program string) (r result) {
+func play(ctx context.Context, a ask) (r result) {
 	began := time.Now()
-	r = result{Seed: seed}
-	schedule := draw(seed)
+	r = result{Seed: a.Seed}
+	schedule := draw(a.Seed)
+	if os.Getenv("X_SCHED") != "" {
+		schedule = []fault{{At: 0, What: "hang host-1"}, {After: saved("IsolateNode"), Times: 1, Lasts: func() time.Duration { d, _ := time.ParseDuration(os.Getenv("X_LASTS")); return d }(), What: os.Getenv("X_SCHED")}}
+	}
 	for _, f := range schedule {
 		r.Schedule = append(r.Schedule, f.String())
 	}
-	dir, err := os.MkdirTemp("", fmt.Sprintf("fenced-drill-%d-", seed))
+	dir, err := os.MkdirTemp(a.Dir, fmt.Sprintf("fenced-drill-%d-", a.Seed))
 	if err != nil {
 		r.Error = err.Error()
 		return r
 	}
-	all, err := playIn(ctx, dir, schedule, program)
+	all, err := playIn(ctx, dir, schedule, a.Program)
 	r.count(all)
 	if err != nil {
 		r.Error = err.Error()
 	} else {
 		r.Wrong = check(all, times)
 	}
-	if r.Took = time.Since(began); err == nil && len(r.Wrong) == 0 {
+	if r.Took = time.Since(began); err == nil && len(r.Wrong) == 0 && os.Getenv("X_KEEP") == "" {
 		_ = os.RemoveAll(dir) // errors are harmless in the temporary directory
 		return r
 	}
@@ -276,20 +279,17 @@ func (s *site) disturbMember(what string, i int) (undo func() error, err error) 
 func (s *site) awaitBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, backWithin)
 	defer cancel()
-	away := map[string]*host{}
-	for name, h := range s.hosts {
-		if h.hung != "" {
-			away[name] = h
-		}
-	}
+	all, _ := s.history.events()
+	all = slices.DeleteFunc(all, func(e event) bool { return e.Kind != hang })
 	for {
-		for _, name := range slices.Sorted(maps.Keys(away)) {
-			if s.isBack(ctx, away[name]) {
-				s.history.add(event{Kind: back, Host: name})
-				delete(away, name)
+		all = slices.DeleteFunc(all, func(e event) bool {
+			isBack := !s.isAway(e.Host) && s.hosts[e.Host].bmc.Power()
+			if isBack {
+				s.history.add(event{Kind: back, Host: e.Host})
 			}
-		}
-		if len(away) == 0 && s.quiet(ctx) || !pause(ctx, poll) {
+			return isBack
+		})
+		if len(all) == 0 && s.quiet(ctx) || !pause(ctx, poll) {
 			return context.Cause(s.life)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // fault is one thing that goes wrong, and is over after some time.
@@ -20,7 +22,7 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	when := fmt.Sprintf("%.1fs", f.At.Seconds())
+	when := fmt.Sprintf("%.2fs", f.At.Seconds())
 	if f.After != "" {
 		when += fmt.Sprintf(" after %s number %d", f.After, f.Times)
 	}
@@ -56,6 +58,10 @@ func draw(seed uint64) (all []fault) {
 		f := fault{At: upTo(storm)}
 		if r.IntN(3) > 0 { // most of what can go wrong, can do so around the steps of a run
 			f.At, f.After, f.Times = upTo(5*time.Second), []kind{command, power, deletion, claim}[r.IntN(4)], 1+r.IntN(3)
+			if r.IntN(2) == 0 { // in the moment in which something is about to be done
+				f.After = saved([]remediate.Action{remediate.SendOff, remediate.BackupNode, remediate.IsolateNode, remediate.IsolateNode, remediate.SendOn, remediate.RestoreTargetNode}[r.IntN(6)])
+				f.At = upTo(time.Second) / time.Duration(1+r.IntN(100))
+			}
 		}
 		f.Lasts = time.Second + upTo(8*time.Second)
 		if r.IntN(2) == 0 { // longer than a claim

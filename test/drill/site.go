@@ -44,7 +44,8 @@ type site struct {
 	wg      sync.WaitGroup
 
 	mu   sync.Mutex
-	down map[int]bool // members of etcd that are killed
+	down map[int]bool      // members of etcd that are killed
+	away map[string]string // hosts that hang or have not come back since, with the boot in which they hung
 }
 
 // host is a simulated host with its BMC and its kubelet. The kubelet reaches the API server whatever is cut: hosts that cannot are not what is drilled.
@@ -52,7 +53,6 @@ type host struct {
 	name    string
 	bmc     *ipmisim.GoBMC
 	kubelet *rig.Kubelet
-	hung    string // the boot in which it hung
 }
 
 // password is that of every BMC.
@@ -60,7 +60,7 @@ const user, password = "fence", "the-right-one"
 
 // newSite starts everything, the bastions last.
 func newSite(ctx context.Context, dir, program string) (_ *site, err error) {
-	s := &site{dir: dir, program: program, history: newHistory(), hosts: map[string]*host{}, bastion: map[string]*bastion{}, down: map[int]bool{}}
+	s := &site{dir: dir, program: program, history: newHistory(), hosts: map[string]*host{}, bastion: map[string]*bastion{}, down: map[int]bool{}, away: map[string]string{}}
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -85,6 +85,7 @@ func newSite(ctx context.Context, dir, program string) (_ *site, err error) {
 			return nil, err
 		}
 	}
+	s.wg.Go(s.noteHealthy)
 	if err := s.watchClaims(); err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func (s *site) startHost(ctx context.Context, name string, number int) (err erro
 	}
 	h.kubelet = rig.NewKubelet(client, rig.KubeletOptions{
 		NodeName: name, SystemUUID: id, Address: fmt.Sprintf("198.18.0.%d", 10+number), Power: h.bmc.Source,
-		Labels: map[string]string{"drill/pool": "all"}, LeaseDuration: 10 * time.Second,
+		Labels: map[string]string{"drill/pool": "all"}, LeaseDuration: 10 * time.Second, BootDelay: bootDelay,
 	})
 	s.wg.Go(func() { _ = h.kubelet.Run(s.life) }) // its only error is a missing Power
 	_, err = s.cluster.WaitNode(ctx, name, ready)
@@ -206,10 +207,11 @@ func bastionAt(a net.Addr) string {
 
 // hang hangs a host, as if it had done so two minutes ago: its Lease is that old.
 func (s *site) hang(ctx context.Context, name string) error {
-	h := s.hosts[name]
-	h.hung = h.kubelet.BootID()
+	s.mu.Lock()
+	s.away[name] = s.hosts[name].kubelet.BootID()
+	s.mu.Unlock()
 	s.history.add(event{Kind: hang, Host: name})
-	h.kubelet.Hang()
+	s.hosts[name].kubelet.Hang()
 	renewed := metav1.NewMicroTime(time.Now().Add(-2 * time.Minute))
 	leases := s.cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	l, err := leases.Get(ctx, name, metav1.GetOptions{})
@@ -223,11 +225,27 @@ func (s *site) hang(ctx context.Context, name string) error {
 	return nil
 }
 
-// isBack reports whether a host that hung runs, with a boot of its own and a Node that is Ready.
-func (s *site) isBack(ctx context.Context, h *host) bool {
-	n, err := s.cluster.Client().CoreV1().Nodes().Get(ctx, h.name, metav1.GetOptions{})
-	boot := h.kubelet.BootID()
-	return err == nil && h.bmc.Power() && boot != "" && boot != h.hung && n.Status.NodeInfo.BootID == boot && ready(n)
+// noteHealthy notes when a host that hung is healthy again: it runs, with a boot of its own and a Node that is Ready.
+func (s *site) noteHealthy() {
+	for pause(s.life, poll) {
+		s.mu.Lock()
+		for name, boot := range s.away {
+			h := s.hosts[name]
+			n, err := s.cluster.Client().CoreV1().Nodes().Get(s.life, name, metav1.GetOptions{})
+			if now := h.kubelet.BootID(); err == nil && now != "" && now != boot && n.Status.NodeInfo.BootID == now && ready(n) && h.bmc.Power() {
+				s.history.add(event{Kind: healthy, Host: name})
+				delete(s.away, name)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// isAway reports whether a host hangs, or has not come back since.
+func (s *site) isAway(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away[name] != ""
 }
 
 // bastion is one host beside the cluster, with a daemon that is started again when it ends, as systemd does.
@@ -381,3 +399,5 @@ func (b *bastion) logTail(lines int) string {
 	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
+
+var bootDelay = func() time.Duration { d, _ := time.ParseDuration(os.Getenv("X_BOOT")); return d }()
