@@ -41,6 +41,10 @@ var mutants = []mutant{
 		"a host is off when its BMC says so", "internal/ipmi/command.go", "		state = bmc.On\n", "		state = bmc.Off\n", "is deleted, and the host is on",
 	},
 	{
+		"a request that nobody acknowledged is not delivered later", "internal/k8swatch/client/connect.go",
+		`base.UserAgent, base.Dial = qps, burst, "fenced", dial`, `base.UserAgent = qps, burst, "fenced"`, "is deleted, and the host is on",
+	},
+	{
 		"only the Node that was decided on is deleted", "internal/k8swatch/write/act.go",
 		"		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},\n",
 		"		Preconditions: &metav1.Preconditions{UID: &uid},\n", "without the UID and the version",

@@ -47,6 +47,15 @@ func draw(seed uint64) (all []fault) {
 	upTo := func(d time.Duration) time.Duration {
 		return time.Duration(r.Int64N(int64(d))).Round(100 * time.Millisecond)
 	}
+	if seed%4 == 0 { // what is sent right before a long partition may arrive when that heals
+		all = append(all,
+			fault{At: upTo(2 * time.Second), What: "hang " + hostNames[0]},
+			fault{After: saved(remediate.IsolateNode), Times: 1, At: time.Duration(r.IntN(4)) * time.Millisecond, Lasts: 20*time.Second + upTo(18*time.Second), What: pick(mute, mute, mute, cut) + " owner" + pick(">", ">", "-") + api})
+		if r.IntN(2) == 0 {
+			all = append(all, fault{After: saved(remediate.IsolateNode), Times: 1, At: upTo(20 * time.Second), Lasts: time.Second + upTo(25*time.Second), What: pick("kill", "stop") + " owner"})
+		}
+		return all
+	}
 	order := r.Perm(len(hostNames))
 	for _, i := range order[:1+r.IntN(3)] {
 		all = append(all, fault{At: upTo(storm / 2), What: "hang " + hostNames[i]})

@@ -55,6 +55,9 @@ type host struct {
 	kubelet *rig.Kubelet
 }
 
+// bootDelay is much shorter than that of a server, and long enough that something can happen in it.
+const bootDelay = 10 * time.Second
+
 // password is that of every BMC.
 const user, password = "fence", "the-right-one"
 
@@ -399,5 +402,3 @@ func (b *bastion) logTail(lines int) string {
 	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
-
-var bootDelay = func() time.Duration { d, _ := time.ParseDuration(os.Getenv("X_BOOT")); return d }()
