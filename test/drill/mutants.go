@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
 )
 
 // mutant is fenced with a rule broken: one text of one file is another one.
@@ -76,12 +76,7 @@ func (m mutant) build(ctx context.Context, dir, out string) error {
 	if err := errors.Join(os.WriteFile(changed, []byte(strings.Replace(string(text), m.is, m.becomes, 1)), 0o600), os.WriteFile(overlay, names, 0o600)); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-tags", "grpcnotrace", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", out, "./cmd/fenced")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w: %s", err, said)
-	}
-	return nil
+	return scene.BuildChanged(ctx, out, overlay)
 }
 
 // mutantSeeds is how many schedules may pass until a mutant is noticed.
@@ -97,6 +92,9 @@ func noticeMutants(ctx context.Context, dir string, first uint64, side int, w io
 		}
 		found := ""
 		results := playAll(ctx, program, dir, first, mutantSeeds, side, func(r result) bool {
+			if r.Error != "" {
+				tell(os.Stderr, r)
+			}
 			for _, line := range r.Wrong {
 				if found == "" && strings.Contains(line, m.says) {
 					found = line
