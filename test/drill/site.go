@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 
 	fencedapi "github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/apiserver"
@@ -217,12 +218,14 @@ func (s *site) hang(ctx context.Context, name string) error {
 	s.hosts[name].kubelet.Hang()
 	renewed := metav1.NewMicroTime(time.Now().Add(-2 * time.Minute))
 	leases := s.cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	l, err := leases.Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		l.Spec.RenewTime = &renewed
-		_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
-	}
-	if err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with what was under way when the kubelet hung
+		l, err := leases.Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			l.Spec.RenewTime = &renewed
+			_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
+		}
+		return err
+	}); err != nil {
 		return fmt.Errorf("age the Lease of %s: %w", name, err)
 	}
 	return nil
