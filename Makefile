@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load bench notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -52,7 +52,7 @@ NAMED = ^($$(paste -sd'|' $(RACED)))\$$
 PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
 # Whose tests have one goroutine, or another one that only waits for an answer; the tests of the engine and of api share timeline among several:
 PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fencectl ./cmd/fenced-login
-HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
+HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 # One set of flags for tests, lint and what go run runs: with others, everything here is compiled once more.
@@ -116,6 +116,7 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 	$(MAKE) courses SEED=$(SEED)
 	$(MAKE) once SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
+	$(MAKE) drill SEED=$(SEED)
 	FENCED_RECIPES=build $(GO) test -count=1 ./test/recipes
 	$(MAKE) rpm
 	packaging/rpm/again.sh $(VERSION) dist
@@ -149,6 +150,10 @@ bench: controlplane deps ## Go benchmarks, power against other clients, fenced u
 load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
+
+drill: controlplane ## 200 schedules of partitions, delays and reboots for two bastions in network namespaces, after fenced with a rule broken was noticed (root; an hour or more; SEED=N repeats)
+	@echo "drill: seed $(SEED); again with: make drill SEED=$(SEED)"
+	CGO_ENABLED=0 $(GO) run ./test/drill -first $(SEED)
 
 golden: ## rewrite what is compared: the version where files name it, the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, the runbooks of the alerts, tables and drawings of docs/
 	packaging/stamp.sh $$(packaging/project.sh version) .

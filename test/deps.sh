@@ -2,7 +2,8 @@
 # Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
 # goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint, lintian and gnupg to check and sign them,
-# dnf and createrepo_c to install them from a repository, debootstrap for another systemd, skopeo, umoci and crun to take and run the image, mandoc to check the man pages, nft to check firewall rules,
+# dnf and createrepo_c to install them from a repository, debootstrap for another systemd, skopeo, umoci and crun to take and run the image, mandoc to check the man pages,
+# nft to check firewall rules and to cut links, ip and tc to lay them,
 # prometheus with promtool, systemd for its journald, ssh with sshd, curl, and chromium to look at the page of fencectl ui, with axe-core from the npm registry, which finds
 # what a page lacks for screen readers (browser/axe.sh). Says nothing and changes nothing when all is there.
 set -eu
@@ -33,6 +34,7 @@ need crun crun
 need mandoc mandoc
 need openssl openssl
 need nft nftables
+need tc iproute2
 need promtool prometheus
 need prometheus prometheus
 need journalctl systemd

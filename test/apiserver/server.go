@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"mime"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -39,6 +40,8 @@ const anonymous = "system:anonymous"
 
 // Options are the options of a server. The zero value is usable.
 type Options struct {
+	// Addresses are in its certificate, besides 127.0.0.1: those of listeners that Serve gets.
+	Addresses []net.IP
 	// Clock is the time of creations and deletions, and the Date of each answer; time.Now if nil. Timeouts and bookmarks of watches
 	// keep to the time of this machine.
 	Clock func() time.Time
@@ -82,7 +85,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := ca.TLS()
+	certificate, err := ca.TLS(o.Addresses...)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +98,11 @@ func Start(o Options) (*Server, error) {
 
 // URL is the address of the API.
 func (s *Server) URL() string { return s.http.URL }
+
+// Serve serves the API at one more listener, until Close.
+func (s *Server) Serve(l net.Listener) {
+	go func() { _ = s.http.Config.Serve(tls.NewListener(l, s.http.TLS)) }() // its only end is Close
+}
 
 // Close ends the server and every connection to it.
 func (s *Server) Close() { _ = s.http.Config.Close() }

@@ -47,18 +47,18 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{Cert: cert, key: key, PEM: encode("CERTIFICATE", der)}, nil
 }
 
-// Server makes a certificate for a server on 127.0.0.1.
-func (a *Authority) Server() (Pair, error) {
+// Server makes a certificate for a server on 127.0.0.1, and on these addresses.
+func (a *Authority) Server(also ...net.IP) (Pair, error) {
 	tmpl := template("fenced-test-server")
 	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	tmpl.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	tmpl.IPAddresses = append([]net.IP{net.IPv4(127, 0, 0, 1)}, also...)
 	tmpl.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default.svc"}
 	return a.sign(tmpl)
 }
 
 // TLS makes a certificate for a server of this process.
-func (a *Authority) TLS() (tls.Certificate, error) {
-	p, err := a.Server()
+func (a *Authority) TLS(also ...net.IP) (tls.Certificate, error) {
+	p, err := a.Server(also...)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

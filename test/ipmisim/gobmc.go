@@ -24,6 +24,7 @@ import (
 type Command struct {
 	NetFn, Cmd byte
 	Data       []byte
+	From       net.Addr // nil before there is a session
 }
 
 // Reply replaces the BMC's own answer to a command.
@@ -142,6 +143,9 @@ func (b *GoBMC) middleware(next handlers.Handler) handlers.Handler {
 	return handlers.HandlerFunc(func(ctx context.Context, h *handlers.HandlerContext, data []byte) ([]byte, types.CompletionCode, error) {
 		if fn := b.intercept.Load(); fn != nil {
 			c := Command{NetFn: uint8(h.Command.NetFn), Cmd: h.Command.ID, Data: append([]byte(nil), data...)}
+			if h.Session != nil {
+				c.From = h.Session.GetAddr()
+			}
 			if r := (*fn)(c); r != nil {
 				return r.Data, types.CompletionCode(r.Code), nil
 			}
@@ -193,6 +197,9 @@ func (b *GoBMC) Changes() []Change {
 	defer b.host.mu.Unlock()
 	return slices.Clone(b.host.changes)
 }
+
+// OnChange calls fn when the host goes on or off, before anybody sees it.
+func (b *GoBMC) OnChange(fn func(on bool)) { b.host.change(func() { b.host.onChange = fn }) }
 
 // SetPower switches the host behind the BMC's back; it returns nil.
 func (b *GoBMC) SetPower(on bool) error {

@@ -104,6 +104,7 @@ type chassis struct {
 	orders    int // commands so far; one that came later overrules a delayed change
 	counts    Counts
 	changes   []Change
+	onChange  func(on bool)
 }
 
 // Change is a moment at which the host went on or off.
@@ -154,6 +155,9 @@ func (c *chassis) goOff() {
 func (c *chassis) turn(on bool) {
 	if c.on != on {
 		c.on, c.changes = on, append(c.changes, Change{At: time.Now(), On: on})
+		if c.onChange != nil {
+			c.onChange(on)
+		}
 	}
 }
 

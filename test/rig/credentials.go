@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -78,8 +79,8 @@ func (c *ControlPlane) KubeletClient(node string) (*kube.Client, error) {
 
 // writePKI puts the files that the programs read into dir: ca.crt, server.crt,
 // server.key, and the key pair that signs service account tokens.
-func writePKI(a *certs.Authority, dir string) error {
-	server, err := a.Server()
+func writePKI(a *certs.Authority, dir string, also ...net.IP) error {
+	server, err := a.Server(also...)
 	if err != nil {
 		return err
 	}

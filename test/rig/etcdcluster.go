@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +30,14 @@ type EtcdOptions struct {
 	// Dir is the directory in which the cluster makes its own one; the system's temporary
 	// directory if empty.
 	Dir string
+	// Places are where the members run; on loopback if empty.
+	Places []Place
+}
+
+// Place is an address in a network namespace, and how to do something in there.
+type Place struct {
+	Address netip.Addr
+	Enter   func(do func() error) error
 }
 
 // EtcdCluster is a running etcd cluster of several members, which can be killed,
@@ -41,6 +51,7 @@ type EtcdCluster struct {
 
 type etcdMember struct {
 	name         string
+	place        Place
 	client, peer *port
 
 	mu      sync.Mutex // guards process, which tests stop and start
@@ -75,18 +86,24 @@ func (c *EtcdCluster) start(ctx context.Context) (err error) {
 		return fmt.Errorf("make the etcd cluster's directory: %w", err)
 	}
 	if c.opts.TLS {
-		if err := writeEtcdPKI(c.dir.path); err != nil {
+		var also []net.IP
+		for _, p := range c.opts.Places {
+			also = append(also, p.Address.AsSlice())
+		}
+		if err := writeEtcdPKI(c.dir.path, also); err != nil {
 			return err
 		}
 	}
 	for i := range c.opts.Members {
-		m := &etcdMember{name: fmt.Sprint("m", i)}
-		c.members = append(c.members, m)
-		if m.client, err = reservePort(); err != nil {
-			return err
+		m := &etcdMember{name: fmt.Sprint("m", i), place: Place{netip.AddrFrom4([4]byte{127, 0, 0, 1}), func(do func() error) error { return do() }}}
+		if len(c.opts.Places) > 0 {
+			m.place = c.opts.Places[i]
 		}
-		if m.peer, err = reservePort(); err != nil {
-			return err
+		c.members = append(c.members, m)
+		for _, p := range []**port{&m.client, &m.peer} {
+			if err := m.place.Enter(func() (err error) { *p, err = reservePortAt(m.place.Address); return err }); err != nil {
+				return err
+			}
 		}
 		if err := os.Mkdir(c.file(m.name), 0o700); err != nil {
 			return fmt.Errorf("make the directory of %s: %w", m.name, err)
@@ -100,12 +117,12 @@ func (c *EtcdCluster) start(ctx context.Context) (err error) {
 	return c.awaitLeader(ctx)
 }
 
-func writeEtcdPKI(dir string) error {
+func writeEtcdPKI(dir string, also []net.IP) error {
 	ca, err := certs.NewAuthority()
 	if err != nil {
 		return err
 	}
-	if err := writePKI(ca, dir); err != nil {
+	if err := writePKI(ca, dir, also...); err != nil {
 		return err
 	}
 	user, err := ca.User("fenced", nil)
@@ -158,12 +175,13 @@ func (c *EtcdCluster) Restart(i int) error {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p, err := startProcess(c.file(m.name), c.bin, c.args(m))
-	if err != nil {
+	return m.place.Enter(func() error {
+		p, err := startProcess(c.file(m.name), c.bin, c.args(m))
+		if err == nil {
+			m.process = p
+		}
 		return err
-	}
-	m.process = p
-	return nil
+	})
 }
 
 // Freeze stops a member. For the others and for its clients this is a partition with open connections.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,10 +154,13 @@ func (p *process) signal(s syscall.Signal) error {
 // once. So an API server can stop and restart on its port.
 type port struct {
 	fd     int
+	host   netip.Addr
 	number int
 }
 
-func reservePort() (*port, error) {
+func reservePort() (*port, error) { return reservePortAt(netip.AddrFrom4([4]byte{127, 0, 0, 1})) }
+
+func reservePortAt(host netip.Addr) (*port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("socket", err))
@@ -165,7 +169,7 @@ func reservePort() (*port, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("setsockopt", err))
 	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: host.As4()}); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("bind", err))
 	}
@@ -174,10 +178,10 @@ func reservePort() (*port, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("getsockname", err))
 	}
-	return &port{fd: fd, number: sa.(*unix.SockaddrInet4).Port}, nil
+	return &port{fd: fd, host: host, number: sa.(*unix.SockaddrInet4).Port}, nil
 }
 
-func (p *port) address() string { return fmt.Sprintf("127.0.0.1:%d", p.number) }
+func (p *port) address() string { return fmt.Sprintf("%s:%d", p.host, p.number) }
 
 func (p *port) release() {
 	if p != nil {

@@ -36,10 +36,10 @@ type Programs struct {
 // failpoints also the fenced that kills itself at them.
 func Build(ctx context.Context, dir string, failpoints bool) (Programs, error) {
 	p := Programs{Fenced: filepath.Join(dir, "fenced"), Fencectl: filepath.Join(dir, "fencectl")}
-	if err := build(ctx, "./cmd/fenced", p.Fenced); err != nil {
+	if err := build(ctx, "", "./cmd/fenced", p.Fenced); err != nil {
 		return p, err
 	}
-	if err := build(ctx, "./cmd/fencectl", p.Fencectl); err != nil {
+	if err := build(ctx, "", "./cmd/fencectl", p.Fencectl); err != nil {
 		return p, err
 	}
 	if !failpoints {
@@ -51,15 +51,25 @@ func Build(ctx context.Context, dir string, failpoints bool) (Programs, error) {
 
 // BuildFailpoints builds only the fenced that kills itself at failpoints, as the file out.
 func BuildFailpoints(ctx context.Context, out string) error {
-	return build(ctx, "./cmd/fenced", out, "failpoint")
+	return build(ctx, "", "./cmd/fenced", out, "failpoint")
 }
 
-func build(ctx context.Context, pkg, out string, tags ...string) error {
+// BuildChanged builds fenced with files replaced, as the overlay for go build says; nothing of it is in the tree.
+func BuildChanged(ctx context.Context, out, overlay string) error {
+	return build(ctx, "-overlay="+overlay, "./cmd/fenced", out)
+}
+
+// build builds a program, with one more flag if there is one.
+func build(ctx context.Context, flag, pkg, out string, tags ...string) error {
 	root, err := rig.Root()
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", out, pkg}
+	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", out}
+	if flag != "" {
+		args = append(args, flag)
+	}
+	args = append(args, pkg)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -58,7 +58,7 @@ func load(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
-	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
+	base.QPS, base.Burst, base.UserAgent, base.Dial = qps, burst, "fenced", dial
 	return base, nil
 }
 

@@ -2,13 +2,18 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -162,6 +167,56 @@ func WithReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) 
 // WithWriteTimeout is for one write of a run.
 func WithWriteTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, writeTimeout)
+}
+
+// unacknowledged is for how long the kernel repeats what the other side has not acknowledged; then it ends the connection. It is shorter
+// than a takeover by another instance.
+const unacknowledged = 5 * time.Second
+
+var dialer = net.Dialer{
+	Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, // those of client-go
+	Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged/time.Millisecond))
+		}), err)
+	},
+}
+
+// dial makes a connection on which nothing arrives late. A partition keeps what was sent right before it in the kernel, which by default sends it
+// when the partition heals, minutes later: the API server would delete a Node whose host runs again. So the kernel gives up soon, and forgets all of
+// it when the connection is closed, also by the end of this process. // I1, I19
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		_ = conn.Close() // the first error is the one to tell
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Revocable returns the context for requests that must not arrive late. revoke closes their connections; call it when one of them has no
+// answer: over HTTP/2 the end of a context only asks the server to stop, behind the request itself. // I1
+func Revocable(ctx context.Context) (revocable context.Context, revoke func()) {
+	var mu sync.Mutex
+	var used []net.Conn
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		mu.Lock()
+		defer mu.Unlock()
+		used = append(used, i.Conn)
+	}}
+	return httptrace.WithClientTrace(ctx, trace), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, conn := range used {
+			for encrypted, ok := conn.(*tls.Conn); ok; encrypted, ok = conn.(*tls.Conn) {
+				conn = encrypted.NetConn() // TLS would first try to say goodbye
+			}
+			_ = conn.Close() // an error means that it is closed already
+		}
+	}
 }
 
 type withoutRetryKey struct{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -416,4 +418,21 @@ func TestLeaderWithAWrongClockIsAlive(t *testing.T) {
 	assert.False(t, held("3", behind(now), later.Add(16*time.Second)), "no leader goes back in time")
 	hour := later.Add(time.Hour)
 	assert.False(t, held("4", behind(hour), hour), "the version before was read long ago")
+}
+
+// The kernel does not go on for minutes to send what nobody acknowledges, and forgets it when the connection or this process ends. A lost
+// network cannot be made without root: test/drill has one. // I1
+func TestConnectionsDeliverNothingLate(t *testing.T) {
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	conn := must.Do(dial(t.Context(), "tcp", l.Addr().String()))(t)
+	defer conn.Close()
+	require.NoError(t, must.Do(conn.(*net.TCPConn).SyscallConn())(t).Control(func(fd uintptr) {
+		assert.Equal(t, 5000, must.Do(unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT))(t))
+		linger := must.Do(unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_LINGER))(t)
+		assert.Equal(t, 1, linger, "it is on; that it is for no time, the reset in TestUnansweredIsolationIsRevoked shows")
+	}))
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(path, []byte("clusters: [{name: c, cluster: {server: https://192.0.2.1}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"), 0o600))
+	assert.NotNil(t, must.Do(load(path))(t).Dial, "the clients do not use it")
 }

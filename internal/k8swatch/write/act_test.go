@@ -1,13 +1,18 @@
 package write
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +28,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -274,4 +280,67 @@ func TestVerdictThatWouldDeleteTheMachine(t *testing.T) {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.x-k8s.io/" + c.version, "kind": "Machine", "status": c.status}}
 		assert.Equal(t, c.deletes, wouldDelete(u), name)
 	}
+}
+
+// What a kernel has not delivered when an isolation is given up must not be delivered later: when a partition heals, the host may be on again.
+// Its connection ends at once and by a reset, so that nothing of it is repeated; over HTTP/2 also that which others share. // I1
+func TestUnansweredIsolationIsRevoked(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %t", http2), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, http2, r.ProtoMajor == 2)
+				_, _ = io.Copy(io.Discard, r.Body) // before that nothing looks whether the client has gone
+				cancel()
+				<-r.Context().Done()
+			}))
+			server.Listener = watched{server.Listener, ended}
+			if server.EnableHTTP2 = http2; http2 {
+				server.StartTLS()
+			} else {
+				server.Start()
+			}
+			t.Cleanup(server.Close)
+			path := k8stest.Kubeconfig(t, server.URL)
+			text := must.Do(os.ReadFile(path))(t)
+			require.NoError(t, os.WriteFile(path, bytes.Replace(text, []byte("{server:"), []byte("{insecure-skip-tls-verify: true, server:"), 1), 0o600))
+
+			require.ErrorIs(t, NewRuns(serversAt(t, path), nil).Act(ctx, toDelete, remediate.IsolateNode, nil, saved7), context.Canceled)
+			select {
+			case err := <-ended:
+				assert.ErrorIs(t, err, syscall.ECONNRESET)
+			case <-time.After(pace.Hang):
+				assert.Fail(t, "the connection lives on")
+			}
+		})
+	}
+}
+
+// watched tells how the other side ended a connection.
+type watched struct {
+	net.Listener
+	ended chan error
+}
+
+func (l watched) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return watchedConn{c, l.ended}, err
+}
+
+type watchedConn struct {
+	net.Conn
+	ended chan error
+}
+
+func (c watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if timeout := net.Error(nil); err != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) { // the server ends its own reads so
+		select {
+		case c.ended <- err:
+		default:
+		}
+	}
+	return n, err
 }
