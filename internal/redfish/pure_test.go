@@ -1,6 +1,9 @@
 package redfish
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -60,6 +63,30 @@ func TestResumedSessionIsChecked(t *testing.T) {
 	late.Time = func() time.Time { return time.Now().Add(48 * time.Hour) }
 	_, err = answer(late)
 	require.ErrorContains(t, err, "expired")
+}
+
+// BenchmarkReadOnNewConnection is a reading at a service that ends each connection, with what the service does for it:
+// with the TLS session of the last connection, and without it.
+func BenchmarkReadOnNewConnection(b *testing.B) {
+	key := must.Do(rsa.GenerateKey(rand.Reader, 2048))(b)
+	sim := must.Do(redfishsim.Start(redfishsim.Options{Key: key}))(b)
+	defer sim.Stop()
+	sim.Faults(func(f *redfishsim.Faults) { f.CloseConnections = true })
+	for name, resume := range map[string]bool{"resumed": true, "whole": false} {
+		b.Run(name, func(b *testing.B) {
+			c := must.Do(New(bmc.Device{
+				Driver: bmc.DriverRedfish, Endpoint: must.Do(bmc.ParseEndpoint(sim.BMCAddress()))(b),
+				Username: "admin", Password: bmc.NewSecret("secret"), TLS: bmc.TLS{CA: sim.CAFile()},
+			}, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}))(b)
+			defer func() { _ = c.Close(context.Background()) }()
+			if !resume {
+				c.wire.base.TLSClientConfig.ClientSessionCache = nil
+			}
+			for b.Loop() {
+				must.Do(c.Read(b.Context()))(b)
+			}
+		})
+	}
 }
 
 // I3: whatever a system allows, off is ForceOff or nothing, on is On or ForceOn.
