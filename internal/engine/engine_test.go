@@ -108,6 +108,23 @@ func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 	})
 }
 
+// A run uses one session with its BMC, from the probe that admits it to its end: a BMC has few, and each costs a login.
+func TestRunUsesOneSession(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var opened atomic.Int64
+		e := running(t, w, store, func(o *engine.Options) {
+			open := o.Open
+			o.Open = func(d bmc.Device) (bmc.Power, error) {
+				opened.Add(1)
+				return open(d)
+			}
+		})
+		time.Sleep(6 * time.Minute)
+		stands(t, e, remediate.Done)
+		assert.EqualValues(t, 1, opened.Load())
+	})
+}
+
 // A record that is not durable authorises no action. // I19
 func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

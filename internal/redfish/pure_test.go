@@ -1,7 +1,12 @@
 package redfish
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"testing"
@@ -9,10 +14,13 @@ import (
 
 	"github.com/stmcginnis/gofish/redfish"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/redfishsim"
 )
 
 // All tests of the package have more time, because a busy machine delays any of these by many
@@ -21,6 +29,64 @@ import (
 func init() {
 	dialTimeout, tlsTimeout, headerTimeout, closeTimeout = time.Minute, time.Minute, time.Minute, 20*time.Second
 	loginTimeout, bodyTimeout = time.Minute, 2*time.Second
+}
+
+// A TLS session that is resumed is held to the pin and to the chain as they are now, whoever else has used it.
+func TestResumedSessionIsChecked(t *testing.T) {
+	sim, other := must.Do(redfishsim.Start(redfishsim.Options{}))(t), must.Do(redfishsim.Start(redfishsim.Options{}))(t)
+	defer sim.Stop()
+	defer other.Stop()
+	right := must.Do(tlsConfig(bmc.TLS{CA: sim.CAFile(), PinSHA256: sim.SPKI()}))(t)
+	answer := func(conf *tls.Config) (resumed bool, err error) {
+		conf = conf.Clone()
+		conf.ClientSessionCache = right.ClientSessionCache
+		conn, err := tls.Dial("tcp", sim.Addr(), conf)
+		if err != nil {
+			return false, err
+		}
+		defer conn.Close()
+		if _, err = io.WriteString(conn, "GET /redfish/v1/ HTTP/1.0\r\n\r\n"); err == nil {
+			_, err = conn.Read(make([]byte, 1)) // and the ticket before it
+		}
+		return conn.ConnectionState().DidResume, err
+	}
+	for _, want := range []bool{false, true, true} {
+		assert.Equal(t, want, must.Do(answer(right))(t))
+	}
+	_, err := answer(must.Do(tlsConfig(bmc.TLS{PinSHA256: other.SPKI()}))(t))
+	require.ErrorContains(t, err, "not the pinned one")
+	must.Do(answer(right))(t)
+	_, err = answer(must.Do(tlsConfig(bmc.TLS{CA: other.CAFile()}))(t))
+	require.ErrorContains(t, err, "unknown authority")
+	must.Do(answer(right))(t)
+	late := right.Clone()
+	late.Time = func() time.Time { return time.Now().Add(48 * time.Hour) }
+	_, err = answer(late)
+	require.ErrorContains(t, err, "expired")
+}
+
+// BenchmarkReadOnNewConnection is a reading at a service that ends each connection, with what the service does for it:
+// with the TLS session of the last connection, and without it.
+func BenchmarkReadOnNewConnection(b *testing.B) {
+	key := must.Do(rsa.GenerateKey(rand.Reader, 2048))(b)
+	sim := must.Do(redfishsim.Start(redfishsim.Options{Key: key}))(b)
+	defer sim.Stop()
+	sim.Faults(func(f *redfishsim.Faults) { f.CloseConnections = true })
+	for name, resume := range map[string]bool{"resumed": true, "whole": false} {
+		b.Run(name, func(b *testing.B) {
+			c := must.Do(New(bmc.Device{
+				Driver: bmc.DriverRedfish, Endpoint: must.Do(bmc.ParseEndpoint(sim.BMCAddress()))(b),
+				Username: "admin", Password: bmc.NewSecret("secret"), TLS: bmc.TLS{CA: sim.CAFile()},
+			}, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}))(b)
+			defer func() { _ = c.Close(context.Background()) }()
+			if !resume {
+				c.wire.base.TLSClientConfig.ClientSessionCache = nil
+			}
+			for b.Loop() {
+				must.Do(c.Read(b.Context()))(b)
+			}
+		})
+	}
 }
 
 // I3: whatever a system allows, off is ForceOff or nothing, on is On or ForceOn.

@@ -24,7 +24,13 @@ import (
 // tlsConfig is how the BMC's certificate is verified: by its chain, by its public
 // key if a pin is given without a CA, or by both.
 func tlsConfig(t bmc.TLS) (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	conf := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// Some services end each connection, and their processors need long to sign. The next connection of this Client
+		// resumes the TLS session, whose certificate is checked again, by its chain and by the pin. It stands for nothing
+		// else: what proves a host off, and who answers, is decided by the Redfish session and the connection. // I1, I8
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+	}
 	if t.RSAKeyExchange {
 		conf.CipherSuites = withRSAKeyExchange()
 	}

@@ -218,6 +218,35 @@ func TestRSAKeyExchangeIsAnAddition(t *testing.T) {
 	}
 }
 
+// A service that ends each connection signs once for a Client. Another Client trusts nothing that this one has seen:
+// so it is after a change of the pin, of the CA or of the account.
+func TestTLSSessionIsResumedByItsClientOnly(t *testing.T) {
+	for name, suite := range map[string]uint16{"TLS 1.3": 0, "TLS 1.2": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256} {
+		t.Run(name, func(t *testing.T) {
+			sim := start(t, redfishsim.Options{CipherSuite: suite})
+			sim.Faults(func(f *redfishsim.Faults) { f.CloseConnections = true })
+			d := hostOf(t, sim)
+			d.TLS.PinSHA256 = sim.SPKI()
+			resumed := func(c *redfish.Client) (all []bool) {
+				sim.ResetRequests()
+				bmctest.Read(t, c)
+				for _, r := range sim.Requests() {
+					all = append(all, r.Resumed)
+				}
+				return all
+			}
+			c := open(t, d, timing)
+			assert.Equal(t, []bool{false, true}, resumed(c), "the login, and the system")
+			assert.Equal(t, []bool{true}, resumed(c))
+			assert.Equal(t, []bool{false, true}, resumed(open(t, d, timing)), "of another Client")
+
+			d.TLS.PinSHA256 = start(t, redfishsim.Options{}).SPKI()
+			_, err := open(t, d, timing).Read(t.Context())
+			bmctest.Failed(t, err, bmc.KindTLS)
+		})
+	}
+}
+
 // What fails in the handshake and may pass is no disagreement.
 func TestHandshakeThatIsCut(t *testing.T) {
 	_, err := open(t, answeringHello(t, []byte{0x15, 3, 3, 0, 2, 2, 80}), timing).Read(t.Context()) // internal_error

@@ -88,6 +88,7 @@ func measurePower(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("bench power", flag.ContinueOnError)
 	f.IntVar(&o.Samples, "samples", 5, "of each operation on loopback")
 	f.IntVar(&o.BMCs, "bmcs", 1000, "BMCs that are asked at once")
+	f.BoolVar(&o.OnlyMany, "many", false, "measure only what many hosts that are isolated at once take")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

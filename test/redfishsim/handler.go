@@ -357,6 +357,8 @@ type Request struct {
 	Auth string
 	// IfMatch is that header.
 	IfMatch string
+	// Resumed: the TLS session of its connection is one of an earlier connection.
+	Resumed bool
 	At      time.Time
 }
 
@@ -402,6 +404,7 @@ func (s *Server) record(r *http.Request) {
 		auth = "basic"
 	}
 	s.requests = append(s.requests, Request{
-		Method: r.Method, Path: r.URL.Path, Auth: auth, IfMatch: r.Header.Get("If-Match"), At: time.Now(),
+		Method: r.Method, Path: r.URL.Path, Auth: auth, IfMatch: r.Header.Get("If-Match"),
+		Resumed: r.TLS != nil && r.TLS.DidResume, At: time.Now(),
 	})
 }

@@ -55,7 +55,7 @@ type Server struct {
 // Start runs a service until Stop.
 func Start(o Options) (*Server, error) {
 	o = o.withDefaults()
-	id, err := newIdentity(o.CertificateUntil, o.CipherSuite)
+	id, err := newIdentity(o.CertificateUntil, o.CipherSuite, o.Key)
 	if err != nil {
 		return nil, fmt.Errorf("start Redfish simulator: %w", err)
 	}
@@ -191,6 +191,8 @@ type Options struct {
 	// CipherSuite is the only one that the service accepts, over TLS 1.2; 0 is Go's own
 	// choice.
 	CipherSuite uint16
+	// Key is that of its certificate; nil makes one that the cipher suite can use.
+	Key crypto.Signer
 }
 
 // SystemOptions describe one host behind the service.
@@ -252,14 +254,15 @@ type identity struct {
 }
 
 // newIdentity makes a certificate that a cipher suite can use; 0 is any.
-func newIdentity(until time.Time, suite uint16) (identity, error) {
+func newIdentity(until time.Time, suite uint16, key crypto.Signer) (identity, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return identity{}, fmt.Errorf("make CA key: %w", err)
 	}
-	key, err := newKey(suite)
-	if err != nil {
-		return identity{}, fmt.Errorf("make service key: %w", err)
+	if key == nil {
+		if key, err = newKey(suite); err != nil {
+			return identity{}, fmt.Errorf("make service key: %w", err)
+		}
 	}
 	began := until.Add(-365 * 24 * time.Hour)
 	ca := &x509.Certificate{

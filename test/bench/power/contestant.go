@@ -64,9 +64,7 @@ func (p *process) Close() error { return errors.Join(p.WriteCloser.Close(), p.cm
 type contestant struct {
 	entry
 	simulator
-	in      io.WriteCloser
-	orders  *json.Encoder
-	answers *json.Decoder
+	*employee
 }
 
 // entry is a line of the tables.
@@ -97,23 +95,52 @@ func (e entry) start(ctx context.Context, delay time.Duration, c connect) (*cont
 		sim.stop()
 		return nil, err
 	}
-	in, out, err := c(ctx)
+	j.Tool, j.Warm = e.tool, e.warm
+	hired, err := j.employ(ctx, c)
 	if err != nil {
 		sim.stop()
 		return nil, err
 	}
-	p := &contestant{entry: e, simulator: sim, in: in, orders: json.NewEncoder(in), answers: json.NewDecoder(out)}
-	j.Tool, j.Warm = e.tool, e.warm
-	if err := p.orders.Encode(j); err != nil {
-		p.end()
-		return nil, fmt.Errorf("tell a worker its job: %w", err)
-	}
-	return p, nil
+	return &contestant{e, sim, hired}, nil
 }
 
 func (c *contestant) end() {
-	_ = c.in.Close() // how a worker ends matters to nobody
+	c.dismiss()
 	c.stop()
+}
+
+// employee is a worker as the one sees it that gives it orders.
+type employee struct {
+	in      io.WriteCloser
+	orders  *json.Encoder
+	answers *json.Decoder
+}
+
+// employ starts a worker for a job.
+func (j job) employ(ctx context.Context, c connect) (*employee, error) {
+	in, out, err := c(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &employee{in, json.NewEncoder(in), json.NewDecoder(out)}
+	if err := e.orders.Encode(j); err != nil {
+		e.dismiss()
+		return nil, fmt.Errorf("tell a worker its job: %w", err)
+	}
+	return e, nil
+}
+
+func (e *employee) dismiss() { _ = e.in.Close() } // how a worker ends matters to nobody
+
+// order has the worker do a.
+func (e *employee) order(a act) (o outcome, err error) {
+	if err := errors.Join(e.orders.Encode(a), e.answers.Decode(&o)); err != nil {
+		return o, fmt.Errorf("have a worker do %q: %w", a, err)
+	}
+	if o.Error != "" {
+		return o, errors.New(o.Error)
+	}
+	return o, nil
 }
 
 // cost is an outcome and what went over the network for it.
@@ -129,12 +156,9 @@ func (c cost) add(d cost) cost {
 // do has the worker do a.
 func (c *contestant) do(a act) (cost, error) {
 	before := c.trips()
-	var o outcome
-	if err := errors.Join(c.orders.Encode(a), c.answers.Decode(&o)); err != nil {
-		return cost{}, fmt.Errorf("have a worker do %q by %s: %w", a, c.name(), err)
-	}
-	if o.Error != "" {
-		return cost{}, fmt.Errorf("%s by %s: %s", a, c.name(), o.Error)
+	o, err := c.order(a)
+	if err != nil {
+		return cost{}, fmt.Errorf("%s by %s: %w", a, c.name(), err)
 	}
 	return cost{o.Wall, o.CPU, c.trips().sub(before)}, nil
 }

@@ -4,9 +4,7 @@
 //
 // Each contestant runs in a process of its own, a worker, so that the kernel
 // accounts for it and its children alone; BMCs, relays and this package's Measure
-// are in another. The files in the order of a measurement: power.go runs it,
-// simulator.go are the BMCs, contest.go the rounds, contestant.go and worker.go
-// the two ends of a worker, own.go, ipmitool.go, agent.go and library.go what
-// it does, bound.go our own times against those of the protocol, scale.go a
-// thousand BMCs, print.go the tables.
+// are in another. power.go runs a measurement and prints it, contestant.go has
+// the contestants, worker.go what a worker does and one BMC, many.go a thousand
+// hosts that are isolated at once, crowd.go the workers that do so.
 package power

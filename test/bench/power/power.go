@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/fenced/fenced/internal/bmc"
 )
 
 // Options size a measurement.
 type Options struct {
-	Samples int // of each operation; half of it, or one, where that is slow
-	BMCs    int // at once
+	Samples  int  // of each operation; half of it, or one, where that is slow
+	BMCs     int  // at once
+	OnlyMany bool // only what many hosts at once take
 	// Progress is told what happens.
 	Progress io.Writer
 }
@@ -28,6 +27,7 @@ type Report struct {
 	contests []contest // as delays
 	needs    []times
 	scale    scale
+	many     []isolation
 }
 
 // Measure measures everything; it takes about three minutes with the samples of
@@ -38,6 +38,11 @@ func Measure(ctx context.Context, o Options) (*Report, error) {
 	}
 	tell := func(what string) { fmt.Fprintf(o.Progress, "bench: power: %s\n", what) }
 	r := &Report{}
+	if o.OnlyMany {
+		var err error
+		r.many, err = measureMany(ctx, o.BMCs, fewer(o.Samples), tell, ownProcess)
+		return r, err
+	}
 	for i, delay := range delays {
 		tell(fmt.Sprintf("all contestants, %s added to each round trip", delay))
 		c, err := hold(ctx, delay, []int{o.Samples, fewer(o.Samples), 1}[i], ownProcess)
@@ -52,7 +57,10 @@ func Measure(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	tell(fmt.Sprintf("%d BMCs at once", o.BMCs))
-	r.scale, err = measureScale(ctx, o.BMCs, fewer(o.Samples))
+	if r.scale, err = measureScale(ctx, o.BMCs, fewer(o.Samples)); err != nil {
+		return nil, err
+	}
+	r.many, err = measureMany(ctx, o.BMCs, fewer(o.Samples), tell, ownProcess)
 	return r, err
 }
 
@@ -63,6 +71,9 @@ func (r *Report) Check() error {
 	broken := r.scale.broken()
 	for _, t := range r.needs {
 		broken = append(broken, t.broken()...)
+	}
+	for _, m := range r.many {
+		broken = append(broken, m.broken()...)
 	}
 	if len(broken) == 0 {
 		return nil
@@ -318,37 +329,43 @@ const (
 	boundSweepBeside, boundIsolateBeside = 1.5, 1 + tolerance
 )
 
-// scale is what many BMCs at once take.
+// scale is what a status of many BMCs at once takes.
 type scale struct {
 	size, hung int
 	sweep      time.Duration // status of all
 	exec       time.Duration // status of a sample, by ipmitool
 	sample     int
 	// The time of those that answer, alone and beside those that hang.
-	sweepAlone, sweepBeside     time.Duration
-	isolateAlone, isolateBeside time.Duration
+	sweepAlone, sweepBeside time.Duration
 }
 
 func measureScale(ctx context.Context, size, samples int) (scale, error) {
 	s := scale{size: size, hung: size * hungOf10 / 10, sample: min(size, execSample)}
-	f, err := startFleet(ctx, size)
+	f, jobs, err := startFleet(ctx, size, directIPMI)
 	if err != nil {
 		return s, err
 	}
 	defer f.stop()
-	if s.sweep, err = medianOf(samples, func() (time.Duration, error) { return f.each(ctx, 0, 0, readOn) }); err != nil {
-		return s, fmt.Errorf("status of %d BMCs: %w", size, err)
+	status := func(hosts []job, hung int) (time.Duration, error) {
+		took, err := medianOf(samples, func() (time.Duration, error) { return crowdOf(hosts, hung).each(ctx, readOn) })
+		if err != nil {
+			err = fmt.Errorf("status of %d BMCs, %d hung: %w", len(hosts), hung, err)
+		}
+		return took, err
 	}
-	if s.exec, err = f.sweepByExec(ctx, s.sample); err != nil {
+	if s.sweep, err = status(jobs, 0); err != nil {
+		return s, err
+	}
+	if s.exec, err = sweepByExec(ctx, jobs[:s.sample]); err != nil {
 		return s, fmt.Errorf("status of %d BMCs by ipmitool: %w", s.sample, err)
 	}
-	if s.sweepAlone, s.sweepBeside, err = f.beside(ctx, s.hung, samples, readOn); err != nil {
-		return s, fmt.Errorf("status of %d BMCs, %d hung: %w", size, s.hung, err)
+	if err = f.hang(s.hung, true); err != nil {
+		return s, err
 	}
-	if s.isolateAlone, s.isolateBeside, err = f.beside(ctx, s.hung, samples, isolate); err != nil {
-		return s, fmt.Errorf("isolate %d hosts, %d BMCs hung: %w", size, s.hung, err)
+	if s.sweepAlone, err = status(jobs[s.hung:], 0); err == nil {
+		s.sweepBeside, err = status(jobs, s.hung)
 	}
-	return s, nil
+	return s, err
 }
 
 // medianOf measures samples times.
@@ -365,40 +382,13 @@ func medianOf(samples int, measure func() (time.Duration, error)) (time.Duration
 	return all[len(all)/2], nil
 }
 
-// beside measures work on the hosts whose BMCs answer, first without the others,
-// then beside them.
-func (f *fleet) beside(ctx context.Context, hung, samples int, work func(context.Context, bmc.Power) error) (alone, with time.Duration, err error) {
-	if err = f.hang(hung, true); err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = f.hang(hung, false) }() // never fails for a BMC in this process
-	run := func(first int) func() (time.Duration, error) {
-		return func() (time.Duration, error) {
-			if err := f.on(); err != nil {
-				return 0, err
-			}
-			return f.each(ctx, first, hung, work)
-		}
-	}
-	if alone, err = medianOf(samples, run(hung)); err == nil {
-		with, err = medianOf(samples, run(0))
-	}
-	return alone, with, err
-}
-
-// sweepByExec is the status of the first BMCs as a shell script reads it.
-func (f *fleet) sweepByExec(ctx context.Context, sample int) (time.Duration, error) {
+// sweepByExec is the status of BMCs as a shell script reads it.
+func sweepByExec(ctx context.Context, jobs []job) (time.Duration, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(execAtOnce)
 	began := time.Now()
-	for _, b := range f.bmcs[:sample] {
-		g.Go(func() error {
-			j, err := jobAt(b.Addr())
-			if err != nil {
-				return err
-			}
-			return ipmitool{j}.status(ctx)
-		})
+	for _, j := range jobs {
+		g.Go(func() error { return ipmitool{j}.status(ctx) })
 	}
 	err := g.Wait()
 	return time.Since(began), err
@@ -412,9 +402,6 @@ func (s scale) broken() (all []string) {
 	if ratio(s.sweepBeside, s.sweepAlone) > boundSweepBeside {
 		all = append(all, fmt.Sprintf("a status beside %d hung BMCs took %s, and %s without them", s.hung, s.sweepBeside, s.sweepAlone))
 	}
-	if ratio(s.isolateBeside, s.isolateAlone) > boundIsolateBeside {
-		all = append(all, fmt.Sprintf("an isolation beside %d hung BMCs took %s, and %s without them", s.hung, s.isolateBeside, s.isolateAlone))
-	}
 	return all
 }
 
@@ -427,8 +414,11 @@ func (r *Report) Print(out io.Writer) error {
 		printRows(w, "IPMI, ipmi_sim, suite 3, "+added(c.delay), c.rows[:overIPMI])
 		printRows(w, "Redfish over TLS 1.3, "+added(c.delay), c.rows[overIPMI:])
 	}
-	r.printNeeds(w)
-	r.scale.print(w)
+	if len(r.contests) > 0 {
+		r.printNeeds(w)
+		r.scale.print(w)
+	}
+	printMany(w, r.many)
 	return w.Flush()
 }
 
@@ -495,9 +485,6 @@ func (s scale) print(w io.Writer) {
 	fmt.Fprintf(w, "status of %d\t%s\t-\n", answering, milli(s.sweepAlone))
 	fmt.Fprintf(w, "status of %d beside %d hung ones\t%s (%.2f)\t< %.1f of it: %s\n", answering, s.hung, milli(s.sweepBeside),
 		ratio(s.sweepBeside, s.sweepAlone), boundSweepBeside, verdict(ratio(s.sweepBeside, s.sweepAlone) <= boundSweepBeside))
-	fmt.Fprintf(w, "isolate %d hosts (off and proof, the 3 s counted)\t%s\t-\n", answering, milli(s.isolateAlone))
-	fmt.Fprintf(w, "isolate %d hosts beside %d with a hung BMC\t%s (%.2f)\t< %.1f of it: %s\n", answering, s.hung, milli(s.isolateBeside),
-		ratio(s.isolateBeside, s.isolateAlone), boundIsolateBeside, verdict(ratio(s.isolateBeside, s.isolateAlone) <= boundIsolateBeside))
 }
 
 func verdict(kept bool) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/pace"
 )
 
 func TestFigure(t *testing.T) {
@@ -50,9 +51,9 @@ func TestCheck(t *testing.T) {
 	one := trips{datagrams: 1}
 	n := need{what: "a read", trips: one}
 	kept := times{n, of(one, time.Second, 21*time.Millisecond, 101*time.Millisecond)}
-	fine := scale{size: 1000, hung: 100, sweep: 100 * time.Millisecond, sweepAlone: 90 * time.Millisecond, sweepBeside: 95 * time.Millisecond,
-		isolateAlone: 3 * time.Second, isolateBeside: 3 * time.Second}
-	require.NoError(t, (&Report{needs: []times{kept}, scale: fine}).Check())
+	fine := scale{size: 1000, hung: 100, sweep: 100 * time.Millisecond, sweepAlone: 90 * time.Millisecond, sweepBeside: 95 * time.Millisecond}
+	steady := isolation{alone: share{wall: 3 * time.Second}, beside: share{wall: 3 * time.Second}}
+	require.NoError(t, (&Report{needs: []times{kept}, scale: fine, many: []isolation{steady}}).Check())
 
 	slow := times{n, of(one, 0, 23*time.Millisecond, 101*time.Millisecond)}
 	assert.ErrorContains(t, (&Report{needs: []times{slow}, scale: fine}).Check(), "a read at 20ms took 15 % longer")
@@ -61,17 +62,20 @@ func TestCheck(t *testing.T) {
 	for _, spoil := range []func(*scale){
 		func(s *scale) { s.sweep = boundSweep },
 		func(s *scale) { s.sweepBeside = 5 * time.Second },
-		func(s *scale) { s.isolateBeside = 4 * time.Second },
 	} {
 		bad := fine
 		spoil(&bad)
 		assert.Len(t, bad.broken(), 1)
 	}
+	steady.beside.wall = 4 * time.Second
+	assert.ErrorContains(t, (&Report{many: []isolation{steady}}).Check(), "an isolation beside")
 }
 
 func TestPrint(t *testing.T) {
 	r := &Report{scale: scale{size: 1000, hung: 100, sample: 100, sweep: 100 * time.Millisecond, exec: 2 * time.Second,
-		sweepAlone: 90 * time.Millisecond, sweepBeside: 99 * time.Millisecond, isolateAlone: 3 * time.Second, isolateBeside: 3 * time.Second}}
+		sweepAlone: 90 * time.Millisecond, sweepBeside: 99 * time.Millisecond}}
+	r.many = []isolation{{what: "IPMI", peer: "ipmitool", hosts: 900, hung: 100, alone: share{3 * time.Second, time.Millisecond, 20 << 20},
+		beside: share{6 * time.Second, time.Millisecond, 20 << 20}, floor: share{cpu: time.Millisecond / 4}, other: share{cpu: 9 * time.Millisecond}}}
 	for _, d := range delays {
 		c := contest{delay: d}
 		for i, e := range entries {
@@ -86,7 +90,7 @@ func TestPrint(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, r.Print(&out))
 	for _, want := range []string{"fence_ipmilan (defaults)", "3.0 ms (3)", "5 (3 HTTP, 1 TLS)", "20 ms a round trip", "100.0 %", "broken",
-		"20000.0 ms (200)", "99.0 ms (1.10)", "< 1.5 of it: ok"} {
+		"20000.0 ms (200)", "99.0 ms (1.10)", "< 1.5 of it: ok", "0.25 ms (0.25)", "9.00 ms (9)", "20 MiB", "6000.0 ms (2.00)", "< 1.1 of it: broken"} {
 		assert.Contains(t, out.String(), want)
 	}
 }
@@ -143,15 +147,37 @@ func TestWorkerErrors(t *testing.T) {
 	require.ErrorContains(t, err, "reads On", "it was not switched off")
 }
 
-// A fleet of ten with one hung BMC: the others are done with before that one is.
-func TestFleet(t *testing.T) {
-	f := must.Do(startFleet(t.Context(), 10))(t)
-	defer f.stop()
-	require.NoError(t, f.hang(1, true))
-	must.Do(f.each(t.Context(), 0, 1, isolate))(t)
-	for i, b := range f.bmcs {
-		assert.Equal(t, i == 0, b.Power())
+// Ten hosts, of which one has a BMC that hangs: the others are isolated all the same, by fenced and by the floor.
+func TestMany(t *testing.T) {
+	for _, k := range must.Do(kinds())(t) {
+		t.Run(k.what, func(t *testing.T) {
+			t.Parallel()
+			if k.peer == "ipmitool" {
+				if _, err := find(k.peer); err != nil {
+					bmctest.Missing(t, err.Error())
+				}
+			}
+			var r isolation
+			pace.Until(t, "a measurement", func() bool { // programs of others give up early on a busy machine
+				var err error
+				if r, err = k.measure(t.Context(), 10, 1, here); err != nil {
+					t.Log(err)
+				}
+				return err == nil
+			})
+			assert.Equal(t, []int{9, 1}, []int{r.hosts, r.hung})
+			for _, s := range []share{r.floor, r.alone, r.beside, r.other} {
+				assert.Positive(t, s.cpu)
+			}
+		})
 	}
-	_, err := f.each(t.Context(), 1, 0, readOn)
+}
+
+func TestStatusOfAHostThatIsOff(t *testing.T) {
+	f, jobs, err := startFleet(t.Context(), 1, directIPMI)
+	require.NoError(t, err)
+	defer f.stop()
+	require.NoError(t, f[0].(direct).SetPower(false))
+	_, err = crowdOf(jobs, 0).each(t.Context(), readOn)
 	require.ErrorContains(t, err, "reads Off")
 }

@@ -1,19 +1,19 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
-	"sync"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -31,8 +31,8 @@ const (
 	maxAge  = 5 * time.Second
 )
 
-// actTime bounds one act of a worker.
-const actTime = 30 * time.Second
+// actTime bounds one act of a worker: as long as a run tries one power level.
+const actTime = 60 * time.Second
 
 // job says which BMC a worker uses, and by which tool.
 type job struct {
@@ -42,6 +42,11 @@ type job struct {
 	Port int
 	// CA is a file, System the path of the host; for Redfish.
 	CA, System string
+	// Many are the BMCs of a worker that isolates many hosts at once; the first Hung of them do not answer. Exchange is
+	// what goes over the network for each, if they only play the BMC's part in it.
+	Many     []job
+	Hung     int
+	Exchange []exchange
 }
 
 // act is what a worker is told to do. The host is on before a status or an off.
@@ -58,6 +63,7 @@ const (
 // outcome is what an act cost.
 type outcome struct {
 	Wall, CPU time.Duration
+	Grew      int64 // bytes, by how much the most memory of the worker grew
 	Error     string
 }
 
@@ -88,13 +94,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := orders.Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	build, known := tools[j.Tool]
-	if !known {
-		return fmt.Errorf("there is no tool %q", j.Tool)
-	}
-	t, err := build(j)
+	t, err := j.build()
 	if err != nil {
-		return fmt.Errorf("prepare %s: %w", j.Tool, err)
+		return err
 	}
 	for {
 		var a act
@@ -110,32 +112,55 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-func measured(ctx context.Context, t tool, a act) outcome {
+// performer does what a worker is told. An act takes until it returns, unless it says for how long it mattered.
+type performer interface {
+	perform(context.Context, act) (mattered time.Duration, err error)
+}
+
+func (j job) build() (performer, error) {
+	build, known := tools[j.Tool]
+	switch {
+	case j.Many != nil:
+		return j.buildMany()
+	case !known:
+		return nil, fmt.Errorf("there is no tool %q", j.Tool)
+	}
+	t, err := build(j)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", j.Tool, err)
+	}
+	return single{t}, nil
+}
+
+func measured(ctx context.Context, p performer, a act) outcome {
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
-	began, used := time.Now(), cpu()
-	err := perform(ctx, t, a)
-	o := outcome{Wall: time.Since(began), CPU: cpu() - used}
+	began, used, held := time.Now(), cpu(), peak()
+	mattered, err := p.perform(ctx, a)
+	o := outcome{Wall: cmp.Or(mattered, time.Since(began)), CPU: cpu() - used, Grew: peak() - held}
 	if err != nil {
 		o.Error = err.Error()
 	}
 	return o
 }
 
-func perform(ctx context.Context, t tool, a act) error {
+// single is a tool with the one BMC of its job.
+type single struct{ tool }
+
+func (s single) perform(ctx context.Context, a act) (time.Duration, error) {
 	switch a {
 	case actWarm:
-		return t.warm(ctx)
+		return 0, s.warm(ctx)
 	case actStatus:
-		return t.status(ctx)
+		return 0, s.status(ctx)
 	case actOff:
-		return t.off(ctx)
+		return 0, s.off(ctx)
 	case actConfirm:
-		return t.confirm(ctx)
+		return 0, s.confirm(ctx)
 	case actProof:
-		return prove(ctx, t)
+		return 0, prove(ctx, s.tool)
 	}
-	return fmt.Errorf("%q is nothing to do", a)
+	return 0, fmt.Errorf("%q is nothing to do", a)
 }
 
 // prove is a proof in one go.
@@ -164,6 +189,20 @@ func cpu() time.Duration {
 		sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	return sum
+}
+
+// peak is the most memory that this process ever had. What getrusage(2) gives includes that of the program that started it.
+func peak() (kib int64) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		panic(err) // nothing of this works without it
+	}
+	for line := range strings.Lines(string(status)) {
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
+			break
+		}
+	}
+	return kib << 10
 }
 
 // trips are what a contestant sent to a BMC.
@@ -274,139 +313,4 @@ func jobAt(addr string) (job, error) {
 	}
 	n, err := strconv.Atoi(port)
 	return job{Host: host, Port: n}, err
-}
-
-// fleet is many hosts, each behind a BMC of its own in this process.
-type fleet struct {
-	bmcs  []*ipmisim.GoBMC
-	hosts []bmc.Host
-}
-
-func startFleet(ctx context.Context, size int) (*fleet, error) {
-	f := &fleet{}
-	for i := range size {
-		b, err := ipmisim.StartGo(ctx, ipmisim.Options{Suites: []int{3}})
-		if err != nil {
-			f.stop()
-			return nil, err
-		}
-		f.bmcs = append(f.bmcs, b)
-		j, err := jobAt(b.Addr())
-		if err != nil {
-			f.stop()
-			return nil, err
-		}
-		f.hosts = append(f.hosts, bmc.Host{
-			Name: fmt.Sprintf("host-%d", i), Levels: []bmc.Level{{Devices: []bmc.Device{j.device()}}},
-		})
-	}
-	return f, nil
-}
-
-func (f *fleet) stop() {
-	for _, b := range f.bmcs {
-		b.Stop()
-	}
-}
-
-// hang makes the first BMCs hang, or answer again.
-func (f *fleet) hang(first int, hang bool) error {
-	var errs []error
-	for _, b := range f.bmcs[:first] {
-		errs = append(errs, b.Hang(hang))
-	}
-	return errors.Join(errs...)
-}
-
-// on switches all hosts on.
-func (f *fleet) on() error {
-	var errs []error
-	for _, b := range f.bmcs {
-		errs = append(errs, b.SetPower(true))
-	}
-	return errors.Join(errs...)
-}
-
-// each does work on all hosts from the number first on at once, through actors as
-// fenced's runs do. It gives the time until the last BMC that answers was done
-// with: those below hung do not answer, and are given up then.
-func (f *fleet) each(ctx context.Context, first, hung int, work func(context.Context, bmc.Power) error) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, actTime)
-	defer cancel()
-	powers, err := f.open(first)
-	if err != nil {
-		return 0, err
-	}
-	defer closeAll(powers)
-	errs := make([]error, len(powers))
-	var answering, all sync.WaitGroup
-	began := time.Now()
-	for i, p := range powers {
-		do := all.Go
-		if first+i >= hung {
-			do = answering.Go
-		}
-		do(func() { errs[i] = work(ctx, p) })
-	}
-	answering.Wait()
-	took := time.Since(began)
-	cancel() // nobody waits for a hung BMC
-	all.Wait()
-	for i, err := range errs {
-		if answers := first+i >= hung; answers != (err == nil) {
-			return took, fmt.Errorf("%s, whose BMC answers: %t: %w", f.hosts[first+i].Name, answers, err)
-		}
-	}
-	return took, nil
-}
-
-// open opens the hosts from first on; nothing is sent yet.
-func (f *fleet) open(first int) ([]bmc.Power, error) {
-	actors := power.NewActors(open)
-	var powers []bmc.Power
-	for _, h := range f.hosts[first:] {
-		p, err := power.OpenLevel(actors.Urgent(), h, 0)
-		if err != nil {
-			closeAll(powers)
-			return nil, err
-		}
-		powers = append(powers, p)
-	}
-	return powers, nil
-}
-
-func closeAll(powers []bmc.Power) {
-	var wait sync.WaitGroup
-	for _, p := range powers {
-		wait.Go(func() { _ = p.Close(context.Background()) }) // a hung BMC's session cannot be ended
-	}
-	wait.Wait()
-}
-
-// readOn is one status read.
-func readOn(ctx context.Context, p bmc.Power) error {
-	r, err := p.Read(ctx)
-	if err == nil && r.State != bmc.On {
-		err = fmt.Errorf("the host reads %s", r.State)
-	}
-	return err
-}
-
-// isolate switches off and proves it.
-func isolate(ctx context.Context, p bmc.Power) error {
-	if _, err := p.Send(ctx, bmc.CommandOff); err != nil {
-		return err
-	}
-	proof := bmc.Proof{Spacing: spacing, MaxAge: maxAge}
-	for !proof.Proven(time.Now()) {
-		if err := until(ctx, proof.NextRead(time.Now())); err != nil {
-			return err
-		}
-		r, err := p.Read(ctx)
-		if err != nil {
-			return err
-		}
-		proof = proof.Add(r)
-	}
-	return nil
 }
