@@ -114,7 +114,8 @@ type Engine struct {
 	stop     *stop.Stop
 	pulse    *pulse
 
-	takeovers takeovers
+	takeovers  takeovers
+	pinChanges uint64 // as the store counted them when follow read the pins
 
 	Arming      Arming
 	ApplyConfig ApplyConfig

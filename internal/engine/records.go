@@ -74,7 +74,7 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, resyncTime)
 	defer cancel()
-	if err := e.hosts.LoadPins(ctx, e.opt.Store); err != nil {
+	if err := e.followPins(ctx); err != nil {
 		return err
 	}
 	runs, err := state.LoadRuns(ctx, e.opt.Store)
@@ -88,6 +88,22 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	_, err = e.opt.Escalation.Load(ctx) // after the runs: nothing about it may hold them up
 	return err
+}
+
+// followPins reads the pins, unless the store knows that nobody else has changed one since they were read here. Only follow calls it.
+func (e *Engine) followPins(ctx context.Context) error {
+	var now uint64
+	tracking, ok := e.opt.Store.(state.Tracking)
+	if ok {
+		if now = tracking.Changes(state.KindPin); now == e.pinChanges {
+			return nil
+		}
+	}
+	if err := e.hosts.LoadPins(ctx, e.opt.Store); err != nil {
+		return err
+	}
+	e.pinChanges = now
+	return nil
 }
 
 // stored is what the store has about all clusters, for those whose leadership begins.

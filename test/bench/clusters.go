@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -10,20 +9,20 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fenced/fenced/internal/audit"
-	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -55,10 +54,15 @@ type ClustersResult struct {
 	ClustersOptions
 	Owned, Acting time.Duration  // from the start of the daemons until all clusters have an owner, and until all owners may act
 	Balance       map[string]int // clusters by instance
-	Usage         map[string]Usage
-	EtcdRequests  float64 // per second, while nothing happens
+	Idle, Busy    Cost           // while nothing happens, and while a run is stored once a second
 	HandOvers     []HandOver
 	Decisions     [][]time.Duration // by condition
+}
+
+// Cost is what the instances need.
+type Cost struct {
+	Usage        []Usage // by instance
+	EtcdRequests float64 // per second, at all members
 }
 
 // HandOver is how long the clusters of one instance had no owner.
@@ -110,7 +114,9 @@ func MeasureClusters(ctx context.Context, o ClustersOptions) (r *ClustersResult,
 			return nil, fmt.Errorf("there is no part %q; there are %s", part, strings.Join(parts, ", "))
 		}
 	}
-	s := &site{ClustersOptions: o}
+	// This process serves all APIs. Memory costs less than garbage collection here, as for the programs of package rig.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	s := &site{ClustersOptions: o, seen: newClaims()}
 	if s.dir, err = os.MkdirTemp("", "fenced-clusters-"); err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
@@ -161,33 +167,59 @@ func (s *site) begin(ctx context.Context, r *ClustersResult) error {
 	return nil
 }
 
-// cost measures what the daemons need while nothing happens.
-func (s *site) cost(ctx context.Context, r *ClustersResult) error {
+// cost measures what the daemons need while nothing happens, and while another instance's run is stored once a second.
+func (s *site) cost(ctx context.Context, r *ClustersResult) (err error) {
 	s.tell("measuring the daemons and the etcd for %s", s.Window)
-	before, err := s.etcdRequests(ctx)
+	if r.Idle, err = s.costOnce(ctx); err != nil {
+		return err
+	}
+	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
 	}
+	defer store.Close()
+	s.tell("measuring them for %s while a run is stored once a second", s.Window)
+	storing, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		run := remediate.Run{ID: "bench", Target: remediate.Target{Cluster: "elsewhere", Node: "node"}, Step: remediate.Done, Started: time.Now().UTC(), Ended: time.Now().UTC()}
+		var err error
+		for err == nil && sleep(storing, time.Second) {
+			run.Note = time.Now().String()
+			run, err = state.SaveRun(ctx, store, run)
+		}
+		done <- err
+	}()
+	r.Busy, err = s.costOnce(ctx)
+	stop()
+	if err := errors.Join(err, <-done); err != nil {
+		return err
+	}
+	s.tell("requests/s at the etcd: %.0f, and %.0f while a run is stored once a second", r.Idle.EtcdRequests, r.Busy.EtcdRequests)
+	return nil
+}
+
+func (s *site) costOnce(ctx context.Context) (c Cost, err error) {
+	before, err := s.etcdRequests(ctx)
+	if err != nil {
+		return c, err
+	}
 	began := time.Now()
-	r.Usage = map[string]Usage{}
-	usages := make([]Usage, len(s.instances))
+	c.Usage = make([]Usage, len(s.instances))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, p := range s.instances {
 		g.Go(func() (err error) {
 			var none counter
-			usages[i], err = p.usage(gctx, s.Window, &none)
+			c.Usage[i], err = p.usage(gctx, s.Window, &none)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return c, err
 	}
 	after, err := s.etcdRequests(ctx)
-	r.EtcdRequests = perSecond(after-before, time.Since(began))
-	for i, p := range s.instances {
-		r.Usage[p.name] = usages[i]
-	}
-	return err
+	c.EtcdRequests = perSecond(after-before, time.Since(began))
+	return c, err
 }
 
 var handled = regexp.MustCompile(`(?m)^grpc_server_handled_total\{.*\} ([0-9.e+]+)$`)
@@ -217,236 +249,6 @@ func (s *site) etcdRequests(ctx context.Context) (n int64, err error) {
 		}
 	}
 	return n, nil
-}
-
-// handOvers loses one instance after another, each in another way, and lets it come back.
-func (s *site) handOvers(ctx context.Context, r *ClustersResult) error {
-	killed, frozen, cut := s.instances[0], s.instances[1], s.instances[2]
-	signal := func(p *peerDaemon, sig syscall.Signal) func() error {
-		return func() error { return p.cmd.Process.Signal(sig) }
-	}
-	relays := func(do func(*tcpRelay)) func() error {
-		return func() error {
-			for _, relay := range cut.relays {
-				do(relay)
-			}
-			return nil
-		}
-	}
-	for _, h := range []struct {
-		part, what     string
-		p              *peerDaemon
-		lose, comeBack func() error
-	}{
-		{"kill", "kill -9", killed, func() error { killed.kill(); <-killed.done; return nil }, killed.start},
-		{"freeze", "freeze", frozen, signal(frozen, syscall.SIGSTOP), signal(frozen, syscall.SIGCONT)},
-		{"partition", "partition from the etcd", cut, relays((*tcpRelay).Cut), relays((*tcpRelay).Mend)},
-	} {
-		if !slices.Contains(s.Parts, h.part) {
-			continue
-		}
-		s.tell("hand-over: %s", h.what)
-		result, err := s.handOver(ctx, h.p, h.lose, h.comeBack)
-		if err != nil {
-			return fmt.Errorf("hand-over after %s: %w", h.what, err)
-		}
-		result.What = h.what
-		s.tell("%d clusters: first %s, last %s, all acted on %s; handed back, last %s without an owner", len(result.Owned),
-			seconds(quantile(result.Owned, 0)), seconds(quantile(result.Owned, 1)), seconds(result.Acting), seconds(quantile(result.Back, 1)))
-		r.HandOvers = append(r.HandOvers, result)
-	}
-	return nil
-}
-
-func (s *site) handOver(ctx context.Context, p *peerDaemon, lose, comeBack func() error) (h HandOver, err error) {
-	before, err := s.claims()
-	if err != nil {
-		return h, err
-	}
-	lost := time.Now()
-	if err := lose(); err != nil {
-		return h, err
-	}
-	p.lost = true
-	taken := func(c claims) bool {
-		for _, o := range c.owners {
-			if o.instance == p.name {
-				return false
-			}
-		}
-		return len(c.owners) == s.Clusters
-	}
-	c, err := s.await(ctx, "others own the clusters of "+p.name, taken)
-	if err != nil {
-		return h, err
-	}
-	for cluster, o := range before.owners {
-		if o.instance == p.name {
-			h.Owned = append(h.Owned, c.owners[cluster].at.Sub(lost))
-		}
-	}
-	h.Balance = c.balance()
-	if h.Acting, err = s.awaitActing(ctx, lost); err != nil {
-		return h, err
-	}
-	s.tell("the others act after %s", seconds(h.Acting))
-	returned := time.Now()
-	if err := comeBack(); err != nil {
-		return h, err
-	}
-	p.lost = false
-	c, err = s.await(ctx, p.name+" owns its clusters again", func(c claims) bool { return maps.Equal(c.balance(), before.balance()) })
-	if err != nil {
-		return h, err
-	}
-	for cluster, o := range c.owners {
-		if o.at.After(returned) && o.instance == p.name {
-			h.Back = append(h.Back, o.at.Sub(c.released[cluster]))
-		}
-	}
-	_, err = s.awaitActing(ctx, returned)
-	return h, err
-}
-
-// claim is who owns a cluster, since when.
-type claim struct {
-	instance string
-	epoch    uint64
-	at       time.Time
-}
-
-// claims is what the audit logs of the daemons say.
-type claims struct {
-	owners   map[string]claim
-	released map[string]time.Time // the last time
-}
-
-func (c claims) balance() map[string]int {
-	n := map[string]int{}
-	for _, o := range c.owners {
-		n[o.instance]++
-	}
-	return n
-}
-
-// last is the time of the last claim.
-func (c claims) last(t time.Time) time.Time {
-	for _, o := range c.owners {
-		t = later(t, o.at)
-	}
-	return t
-}
-
-var ownsIn = regexp.MustCompile(`^owns the cluster in epoch (\d+)$`)
-
-// claims reads the audit logs. It is an error if two instances had the same epoch of a cluster, or a later claim has an earlier epoch.
-func (s *site) claims() (claims, error) {
-	c := claims{owners: map[string]claim{}, released: map[string]time.Time{}}
-	epochs := map[string]string{}
-	for _, p := range s.instances {
-		text, err := os.ReadFile(filepath.Join(p.dir, "audit.jsonl"))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return c, fmt.Errorf("read the audit log of %s: %w", p.name, err)
-		}
-		_, err = audit.Read(bytes.NewReader(text), func(l audit.Line) error {
-			if l.Entry.Type != event.OwnerChanged {
-				return nil
-			}
-			found := ownsIn.FindStringSubmatch(l.Entry.Message)
-			if found == nil {
-				if strings.HasPrefix(l.Entry.Message, "releases ownership") {
-					c.released[l.Entry.Cluster] = later(c.released[l.Entry.Cluster], l.Entry.At)
-				}
-				return nil
-			}
-			epoch, err := strconv.ParseUint(found[1], 10, 64)
-			if err != nil {
-				return err
-			}
-			key := l.Entry.Cluster + " in epoch " + found[1]
-			if was, taken := epochs[key]; taken && was != p.name {
-				return fmt.Errorf("%s and %s both owned %s", was, p.name, key)
-			}
-			epochs[key] = p.name
-			if epoch > c.owners[l.Entry.Cluster].epoch {
-				c.owners[l.Entry.Cluster] = claim{p.name, epoch, l.Entry.At}
-			}
-			return nil
-		})
-		if err != nil {
-			return c, fmt.Errorf("read the audit log of %s: %w", p.name, err)
-		}
-	}
-	return c, nil
-}
-
-const (
-	claimsPoll = 250 * time.Millisecond
-	// calm is for how long no cluster may change its owner. It is longer than the minute after which clusters are handed to an
-	// instance that has come later.
-	calm = 75 * time.Second
-	// handOverTime bounds one wait, on a machine that others use.
-	handOverTime = 8 * time.Minute
-)
-
-// await polls the claims until ok.
-func (s *site) await(ctx context.Context, what string, ok func(claims) bool) (claims, error) {
-	ctx, cancel := context.WithTimeout(ctx, handOverTime)
-	defer cancel()
-	for {
-		c, err := s.claims()
-		if err != nil || ok(c) {
-			return c, err
-		}
-		if !sleep(ctx, claimsPoll) {
-			return c, fmt.Errorf("wait until %s: %w: %v", what, ctx.Err(), c.balance())
-		}
-	}
-}
-
-// awaitCalm waits until no cluster has changed its owner for a while.
-func (s *site) awaitCalm(ctx context.Context) (claims, error) {
-	began := time.Now()
-	return s.await(ctx, "the clusters stay with their owners", func(c claims) bool { return time.Since(c.last(began)) > calm })
-}
-
-// awaitActing waits until the owner of each cluster may act, and returns how long that took since a time.
-func (s *site) awaitActing(ctx context.Context, since time.Time) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, handOverTime)
-	defer cancel()
-	for {
-		n, problem := s.acting(ctx)
-		if n == s.Clusters {
-			return time.Since(since), nil
-		}
-		if !sleep(ctx, claimsPoll) {
-			return 0, fmt.Errorf("wait until all clusters are acted on: %d are: %w: %s", n, ctx.Err(), problem)
-		}
-	}
-}
-
-// acting is how many clusters are acted on, and why another one is not.
-func (s *site) acting(ctx context.Context) (n int, problem string) {
-	for _, p := range s.instances {
-		if p.lost {
-			continue
-		}
-		reply, err := p.client.Status(ctx)
-		if err != nil {
-			problem = err.Error()
-			continue
-		}
-		for _, c := range reply.Value.Clusters {
-			switch {
-			case !c.Owner:
-			case c.Problem != "" || c.Nodes != s.Nodes:
-				problem = fmt.Sprintf("%s: %d Nodes, %s", c.Name, c.Nodes, c.Problem)
-			default:
-				n++
-			}
-		}
-	}
-	return n, problem
 }
 
 // decisions measures the decisions in all clusters but the first, while something is wrong with that one.
@@ -489,14 +291,24 @@ func (s *site) decisions(ctx context.Context, r *ClustersResult) error {
 // settleTime is between the begin of a fault and the first decision.
 const settleTime = 5 * time.Second
 
-// breakChecks creates checks whose timeouts are none.
+// breakChecks creates checks whose selectors do not parse.
 func (s *site) breakChecks(ctx context.Context) error {
+	client := s.members[0].plane.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for i := range s.BadChecks {
 		g.Go(func() error {
-			_, err := s.members[0].plane.CreateCheck(ctx, rig.Check{Name: fmt.Sprintf("bad-%05d", i), Match: pool(cloudPool), Conditions: rig.NotReadyFor("soon")})
-			return err
+			_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineHealthCheck", "metadata": map[string]any{"name": fmt.Sprintf("bad-%05d", i)},
+				"spec": map[string]any{
+					"selector":            map[string]any{"matchExpressions": []any{map[string]any{"key": "rack", "operator": "Near", "values": []any{"1"}}}},
+					"unhealthyConditions": []any{map[string]any{"type": "Ready", "status": "Unknown", "timeout": "300s"}},
+				},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("create a check that cannot be obeyed: %w", err)
+			}
+			return nil
 		})
 	}
 	return g.Wait()
@@ -578,11 +390,12 @@ func (r *ClustersResult) Print(out io.Writer) error {
 	fmt.Fprintf(w, "\n%d clusters of %d Nodes, %d daemons, an etcd of three members with %d pins\n%s\n\n", r.Clusters, r.Nodes, instances, r.Pins, machine())
 	fmt.Fprintf(w, "start -> all clusters owned\t%s\n", seconds(r.Owned))
 	fmt.Fprintf(w, "start -> all clusters acted on\t%s\n", seconds(r.Acting))
-	fmt.Fprintf(w, "requests/s at the etcd while nothing happens\t%.0f\n\n", r.EtcdRequests)
-	fmt.Fprintln(w, "instance\tclusters\tCPU, of one core\tresident\tmost ever")
-	for _, name := range slices.Sorted(maps.Keys(r.Usage)) {
-		u := r.Usage[name]
-		fmt.Fprintf(w, "%s\t%d\t%.1f %%\t%s\t%s\n", name, r.Balance[name], 100*u.CPU, mebi(u.RSS), mebi(u.Peak))
+	fmt.Fprintf(w, "requests/s at the etcd while nothing happens\t%.0f\n", r.Idle.EtcdRequests)
+	fmt.Fprintf(w, "the same while a run is stored once a second\t%.0f\n\n", r.Busy.EtcdRequests)
+	fmt.Fprintln(w, "instance\tclusters\tCPU, of one core\tthe same while a run is stored once a second\tresident\tmost ever")
+	for i, u := range r.Idle.Usage {
+		name := instanceName(i)
+		fmt.Fprintf(w, "%s\t%d\t%.1f %%\t%.1f %%\t%s\t%s\n", name, r.Balance[name], 100*u.CPU, 100*r.Busy.Usage[i].CPU, mebi(u.RSS), mebi(u.Peak))
 	}
 	if len(r.HandOvers) > 0 {
 		fmt.Fprintln(w, "\nhand-over after\tclusters\tfirst\tmedian\tp99\tlast\tall acted on\tthen owned\thanded back, without an owner: median\tlast")

@@ -28,7 +28,8 @@ func TestMeasureClusters(t *testing.T) {
 	}))(t)
 	assert.Positive(t, r.Owned)
 	assert.GreaterOrEqual(t, r.Acting, r.Owned)
-	assert.Positive(t, r.EtcdRequests)
+	assert.Positive(t, r.Idle.EtcdRequests)
+	assert.Positive(t, r.Busy.EtcdRequests)
 	owned := 0
 	for _, n := range r.Balance {
 		owned += n
@@ -72,7 +73,7 @@ func TestMeasureClustersRefusesTooSmall(t *testing.T) {
 
 // The claims of all instances are read from their audit logs, and no claim is two instances'.
 func TestClaimsOfTheAuditLogs(t *testing.T) {
-	s := &site{dir: t.TempDir()}
+	s := &site{dir: t.TempDir(), seen: newClaims()}
 	say := func(instance int, cluster, message string) {
 		l := must.Do(audit.Open(filepath.Join(s.instances[instance].dir, "audit.jsonl"), audit.Options{}))(t)
 		defer l.Close()

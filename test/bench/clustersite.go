@@ -38,6 +38,7 @@ type site struct {
 	members   []*member
 	instances []*peerDaemon
 	program   string
+	seen      claims // of all that was read of the audit logs
 }
 
 // member is one cluster of the site.
@@ -174,7 +175,7 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // storePins stores what a BMC health check of all hosts would have stored by now.
 func (s *site) storePins(ctx context.Context) error {
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.etcd.Endpoints(), Prefix: prefix, DialTimeout: time.Minute})
+	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -192,6 +193,12 @@ func (s *site) storePins(ctx context.Context) error {
 	}
 	return g.Wait()
 }
+
+func (s *site) openStore(ctx context.Context) (state.Store, error) {
+	return etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.etcd.Endpoints(), Prefix: prefix, DialTimeout: time.Minute})
+}
+
+func instanceName(i int) string { return fmt.Sprint("instance-", i+1) }
 
 const (
 	prefix          = "/fenced/"
@@ -267,7 +274,8 @@ type peerDaemon struct {
 	client *api.Client
 	relays []*tcpRelay // to the members of the etcd
 	start  func() error
-	lost   bool // killed, frozen or cut off
+	read   int64 // bytes of the audit log
+	lost   bool  // killed, frozen or cut off
 }
 
 // startInstances starts the daemons.
@@ -281,7 +289,7 @@ func (s *site) startInstances(n int) error {
 		fmt.Fprintf(&clusters, "  - {name: %s, kubeconfig: %s, mode: evaluate}\n", m.name, kubeconfig)
 	}
 	for i := range n {
-		p := &peerDaemon{name: fmt.Sprint("instance-", i+1)}
+		p := &peerDaemon{name: instanceName(i)}
 		p.dir = filepath.Join(s.dir, p.name)
 		p.client = api.New(filepath.Join(p.dir, "sock"))
 		var endpoints []string

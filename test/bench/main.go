@@ -15,8 +15,8 @@
 // and machine.go are what stands in the cluster, metal.go the BMCs, daemon.go
 // the fenced under test, load.go the updates, usage.go, share.go, latency.go and many.go
 // the measurements, untouched.go the check that nothing else was acted on,
-// rejudge.go and peer.go the comparison, print.go the tables. clusters.go measures
-// many clusters, on what clustersite.go sets up.
+// rejudge.go and peer.go the comparison, print.go the tables. clusters.go and
+// clusterclaims.go measure many clusters, on what clustersite.go sets up.
 package main
 
 import (
