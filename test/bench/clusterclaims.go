@@ -66,6 +66,7 @@ func (s *site) handOver(ctx context.Context, p *peerDaemon, lose, comeBack func(
 	if err != nil {
 		return h, err
 	}
+	h.Lost = p.name
 	lost := time.Now()
 	if err := lose(); err != nil {
 		return h, err

@@ -68,6 +68,7 @@ type Cost struct {
 // HandOver is how long the clusters of one instance had no owner.
 type HandOver struct {
 	What    string
+	Lost    string          // the instance
 	Owned   []time.Duration // from the fault until another instance owns the cluster
 	Acting  time.Duration   // until the last of them may be acted on
 	Back    []time.Duration // how long each was without an owner when it was handed back in order

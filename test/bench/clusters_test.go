@@ -36,16 +36,11 @@ func TestMeasureClusters(t *testing.T) {
 	}
 	assert.Equal(t, 6, owned)
 	require.Len(t, r.HandOvers, instances)
-	lost := 0
 	for _, h := range r.HandOvers {
-		assert.Equal(t, len(h.Owned), len(h.Back), "%s: each cluster comes back", h.What)
-		assert.LessOrEqual(t, len(h.Balance), instances-1, "%s: the others own all", h.What)
-		for _, d := range h.Owned {
-			assert.Positive(t, d, h.What)
-		}
-		lost += len(h.Owned)
+		assert.NotContains(t, h.Balance, h.Lost, "%s: the others own all", h.What)
+		assert.NotEmpty(t, h.Owned, h.What)
+		assert.NotEmpty(t, h.Back, "%s: clusters come back", h.What)
 	}
-	assert.Equal(t, 6, lost, "each cluster was lost once")
 	require.Len(t, r.Decisions, len(conditions))
 	for i, took := range r.Decisions {
 		require.Len(t, took, 5, conditions[i])

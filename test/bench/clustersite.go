@@ -54,7 +54,7 @@ type member struct {
 	hung          atomic.Pointer[chan struct{}] // closed when the API server answers fenced again
 }
 
-// period is the time in which the checks of ten clusters time out one after another, so that their decisions do not meet.
+// The checks of ten clusters time out one after another, so that their decisions do not meet.
 const (
 	phases    = 10
 	phaseStep = 100 * time.Millisecond
@@ -86,10 +86,8 @@ func (s *site) build(ctx context.Context) (err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for i := range s.members {
-		g.Go(func() (err error) {
-			s.members[i], err = s.startMember(gctx, i)
-			return err
-		})
+		s.members[i] = &member{name: fmt.Sprintf("c%03d", i)}
+		g.Go(func() error { return s.startMember(gctx, i) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -101,8 +99,8 @@ func (s *site) build(ctx context.Context) (err error) {
 	return s.writeFiles()
 }
 
-func (s *site) startMember(ctx context.Context, i int) (*member, error) {
-	m := &member{name: fmt.Sprintf("c%03d", i)}
+func (s *site) startMember(ctx context.Context, i int) (err error) {
+	m := s.members[i]
 	o := rig.Options{NoManager: true, Dir: s.dir, CRDs: []rig.CRDs{}, StandIn: func(audit io.Writer) (_ rig.API, err error) {
 		m.api, err = apiserver.Start(apiserver.Options{Audit: audit, Before: m.before})
 		return m.api, err
@@ -110,21 +108,20 @@ func (s *site) startMember(ctx context.Context, i int) (*member, error) {
 	if i == 0 {
 		o.CRDs = []rig.CRDs{rig.OpenShift} // of the checks that are broken
 	}
-	var err error
 	if m.plane, err = rig.Start(ctx, o); err != nil {
-		return nil, err
+		return err
 	}
 	cfg := m.api.RESTConfig("bench", rig.AdminGroup)
 	m.client, err = kubernetes.NewForConfig(&rest.Config{Host: cfg.Host, BearerToken: cfg.BearerToken, QPS: -1, Transport: inProcess{m.api},
 		ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}})
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return fmt.Errorf("make a client: %w", err)
 	}
 	for n := range s.Nodes {
 		node := newNode(fmt.Sprintf("node-%05d", n), newUUID(), n)
 		node.Status.Images = node.Status.Images[:fewImages]
 		if node, err = m.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-			return nil, fmt.Errorf("create a Node: %w", err)
+			return fmt.Errorf("create a Node: %w", err)
 		}
 		switch {
 		case n < len(conditions):
@@ -132,14 +129,14 @@ func (s *site) startMember(ctx context.Context, i int) (*member, error) {
 			// clusters stay as they are.
 			t := &target{uuid: newUUID(), asked: make(chan time.Time, 1)}
 			if err := t.start(ctx); err != nil {
-				return nil, err
+				return err
 			}
 			m.nodes, m.targets = append(m.nodes, node), append(m.targets, t)
 		case i == 0:
 			m.others = append(m.others, node)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // before makes fenced wait for every answer while the API server hangs.
@@ -326,9 +323,6 @@ func (s *site) stop(keep bool) {
 		}
 	}
 	for _, m := range s.members {
-		if m == nil {
-			continue
-		}
 		for _, t := range m.targets {
 			t.relay.Stop()
 			t.bmc.Stop()
