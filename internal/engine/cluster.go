@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -128,24 +126,17 @@ type leadCluster struct{ c *clusterParts }
 // open: the leadership then does not begin. // I20
 func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	e := l.c.e
-	if err := errors.Join(e.resync(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
-		return err
-	}
-	runs, err := state.LoadRuns(ctx, e.opt.Store)
-	if err != nil {
-		return fmt.Errorf("load runs: %w", err)
-	}
-	begin, err := e.opt.Escalation.Load(ctx)
+	stored, err := e.takeovers.load(ctx, e.loadStored)
 	if err != nil {
 		return err
 	}
-	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.Runs.OfCluster(runs)); err != nil {
+	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.Runs.OfCluster(stored.runs)); err != nil {
 		return err
 	}
-	if err := l.c.model.Runs.BeginLeadership(runs); err != nil {
+	if err := l.c.model.Runs.BeginLeadership(stored.runs); err != nil {
 		return err
 	}
-	begin(l.c.opt.Name)
+	stored.begin(l.c.opt.Name)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
@@ -113,6 +114,9 @@ type Engine struct {
 	stop     *stop.Stop
 	pulse    *pulse
 
+	takeovers  takeovers
+	pinChanges uint64 // as the store counted them when follow read the pins
+
 	Arming      Arming
 	ApplyConfig ApplyConfig
 	// LockOut knows which accounts a BMC has refused.
@@ -122,7 +126,8 @@ type Engine struct {
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, pulse: &pulse{pass: func() {}, due: map[string]bool{}, each: map[string]bool{}}, limits: cluster.NewLimits(opt.Guards, opt.Run)}
+	e := &Engine{opt: opt, pulse: &pulse{pass: func() {}, due: map[string]bool{}, each: map[string]bool{}}, limits: cluster.NewLimits(opt.Guards, opt.Run),
+		takeovers: takeovers{reading: semaphore.NewWeighted(1)}}
 	e.Arming, e.ApplyConfig = Arming{e}, ApplyConfig{e}
 	if opt.Escalation == nil {
 		e.opt.Escalation = noEscalation{}

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -70,7 +74,7 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, resyncTime)
 	defer cancel()
-	if err := e.hosts.LoadPins(ctx, e.opt.Store); err != nil {
+	if err := e.followPins(ctx); err != nil {
 		return err
 	}
 	runs, err := state.LoadRuns(ctx, e.opt.Store)
@@ -84,6 +88,82 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	_, err = e.opt.Escalation.Load(ctx) // after the runs: nothing about it may hold them up
 	return err
+}
+
+// followPins reads the pins, unless the store knows that nobody else has changed one since they were read here. Only follow calls it.
+func (e *Engine) followPins(ctx context.Context) error {
+	var now uint64
+	tracking, ok := e.opt.Store.(state.Tracking)
+	if ok {
+		if now = tracking.Changes(state.KindPin); now == e.pinChanges {
+			return nil
+		}
+	}
+	if err := e.hosts.LoadPins(ctx, e.opt.Store); err != nil {
+		return err
+	}
+	e.pinChanges = now
+	return nil
+}
+
+// stored is what the store has about all clusters, for those whose leadership begins.
+type stored struct {
+	runs  []remediate.Run
+	begin func(cluster string)
+}
+
+// takeovers lets clusters that are taken over at the same moment share one read of the store: one instance may own hundreds, and
+// the store may have 100,000 pins. A read answers only those who asked before it began, so each gets what a read of its own could
+// have returned. // I19, I20
+type takeovers struct {
+	reading *semaphore.Weighted // one read at a time
+
+	mu   sync.Mutex
+	next *takeover // asked for, not begun
+}
+
+// takeover is one read. Who reads guards it.
+type takeover struct {
+	done   bool
+	stored stored
+	err    error
+}
+
+// load returns the result of a read that began after the call.
+func (t *takeovers) load(ctx context.Context, read func(context.Context) (stored, error)) (stored, error) {
+	t.mu.Lock()
+	if t.next == nil {
+		t.next = &takeover{}
+	}
+	mine := t.next
+	t.mu.Unlock()
+	if err := t.reading.Acquire(ctx, 1); err != nil {
+		return stored{}, err
+	}
+	defer t.reading.Release(1)
+	if mine.done {
+		return mine.stored, mine.err
+	}
+	t.mu.Lock()
+	if t.next == mine { // from now on nobody can join it
+		t.next = nil
+	}
+	t.mu.Unlock()
+	mine.stored, mine.err = read(ctx)
+	mine.done = ctx.Err() == nil // else one of the others that wait for it reads
+	return mine.stored, mine.err
+}
+
+// loadStored reads what a leadership needs to know. It fails if any run cannot be read. // I20
+func (e *Engine) loadStored(ctx context.Context) (s stored, err error) {
+	if err := errors.Join(e.resync(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
+		return s, err
+	}
+	if s.runs, err = state.LoadRuns(ctx, e.opt.Store); err != nil {
+		return s, fmt.Errorf("load runs: %w", err)
+	}
+	s.begin, err = e.opt.Escalation.Load(ctx)
+	return s, err
 }
 
 // resync reads pauses, holds, quarantines and freezes, whichever instance owns the clusters.

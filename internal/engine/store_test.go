@@ -509,3 +509,53 @@ func TestSecondLookIsEvidence(t *testing.T) {
 		assert.Zero(t, w.Isolations())
 	})
 }
+
+// trackingStore knows whether another user has changed a pin, and counts how often the pins are read.
+type trackingStore struct {
+	*failingStore
+	changes   atomic.Uint64
+	reads     atomic.Int64
+	readsFail atomic.Bool
+}
+
+func (s *trackingStore) Changes(kind state.Kind) uint64 {
+	if kind != state.KindPin {
+		return 0
+	}
+	return s.changes.Load()
+}
+
+func (s *trackingStore) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+	if kind == state.KindPin {
+		s.reads.Add(1)
+		if s.readsFail.Load() {
+			return nil, errors.New("no quorum")
+		}
+	}
+	return s.failingStore.List(ctx, kind)
+}
+
+// The pins are read again only after another user has changed one, until that has succeeded.
+func TestPinsAreReadAgainOnlyIfOneChanged(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		s := &trackingStore{failingStore: store}
+		s.changes.Store(1) // the watch stands
+		running(t, w, s, nil)
+		s.syncChanges()
+		read := s.reads.Load()
+		s.syncChanges()
+		assert.Equal(t, read, s.reads.Load(), "something else was written")
+		s.changes.Add(1)
+		s.syncChanges()
+		assert.Equal(t, read+1, s.reads.Load())
+		s.readsFail.Store(true)
+		s.changes.Add(1)
+		s.syncChanges()
+		read = s.reads.Load()
+		s.readsFail.Store(false)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, read+1, s.reads.Load(), "it is tried again")
+		s.syncChanges()
+		assert.Equal(t, read+1, s.reads.Load())
+	})
+}

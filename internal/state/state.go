@@ -105,6 +105,13 @@ type Shared interface {
 	Instances(ctx context.Context) ([]string, error)
 }
 
+// Tracking is a Store that knows which records another user may have changed: nobody needs to read thousands of pins again because a
+// run was saved. An engine of a Store without it reads everything.
+type Tracking interface {
+	// Changes returns a number that has grown before the channel of Watch gets a value for a record of this kind.
+	Changes(kind Kind) uint64
+}
+
 // RecordName names a record in the error messages of all engines.
 func RecordName(kind Kind, key string) string { return fmt.Sprintf("%s %q", kind, key) }
 

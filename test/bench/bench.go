@@ -444,8 +444,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// quantile is the smallest sample that the share q of all does not exceed.
+// quantile is the smallest sample that the share q of all does not exceed; 0 if there is none.
 func quantile(samples []time.Duration, q float64) time.Duration {
+	if len(samples) == 0 {
+		return 0
+	}
 	sorted := slices.Sorted(slices.Values(samples))
 	rank := int(math.Ceil(q * float64(len(sorted))))
 	return sorted[max(0, rank-1)]

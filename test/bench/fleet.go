@@ -426,6 +426,17 @@ func fail(n *corev1.Node, since time.Time) {
 	}
 }
 
+// recovered makes a Node Ready again.
+func recovered(n *corev1.Node) {
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if c.Type == corev1.NodeReady {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
+			c.LastTransitionTime = metav1.Now()
+		}
+	}
+}
+
 func newUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails, by its documentation

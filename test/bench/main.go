@@ -6,6 +6,8 @@
 //	bench            set up a fleet, measure, print the tables (make bench)
 //	bench power      what making certain that a host is off costs, by fenced and
 //	                 by others, and a thousand BMCs at once (package power)
+//	bench clusters   many clusters and several daemons over one etcd: hand-over,
+//	                 balance, and whether one cluster slows down others
 //	bench table      read `go test -bench` output on stdin, print it as tables
 //	bench rejudge    the controller to compare with; bench starts it itself
 //
@@ -13,7 +15,8 @@
 // and machine.go are what stands in the cluster, metal.go the BMCs, daemon.go
 // the fenced under test, load.go the updates, usage.go, share.go, latency.go and many.go
 // the measurements, untouched.go the check that nothing else was acted on,
-// rejudge.go and peer.go the comparison, print.go the tables.
+// rejudge.go and peer.go the comparison, print.go the tables. clusters.go and
+// clusterclaims.go measure many clusters, on what clustersite.go sets up.
 package main
 
 import (
@@ -61,6 +64,8 @@ func run(ctx context.Context, args []string) error {
 		return power.Serve(ctx, os.Stdin, os.Stdout)
 	case "power":
 		return measurePower(ctx, args[1:])
+	case "clusters":
+		return measureClusters(ctx, args[1:])
 	}
 	o := Options{Settle: 5 * time.Second, Progress: os.Stderr}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -45,8 +45,9 @@ const (
 	// connectionPing is the interval of the pings that detect a dead connection. It is
 	// the shortest that gRPC allows.
 	connectionPing = 10 * time.Second
-	// pageSize is the number of records that one request lists.
-	pageSize = 64
+	// pageSize is the number of records that one request lists. Pins are small, and there is one
+	// for each host.
+	pageSize, pinPageSize = 64, 1024
 )
 
 // store is a state.Store. It keeps each record under <prefix>rec/<kind>/<key>. All reads are
@@ -203,12 +204,15 @@ func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, erro
 		return nil, fmt.Errorf("list %s records: %w", kind, err)
 	}
 	var list []state.Record
-	from, revision := s.kindPrefix(kind), int64(0)
+	from, revision, limit := s.kindPrefix(kind), int64(0), int64(pageSize)
+	if kind == state.KindPin {
+		limit = pinPageSize
+	}
 	end := clientv3.GetPrefixRangeEnd(from)
 	for more := true; more; {
 		// All pages are read at the revision of the first one, as in one transaction.
 		err := s.retry(ctx, func(ctx context.Context) error {
-			resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+			resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(revision))
 			if err != nil {
 				return err
 			}

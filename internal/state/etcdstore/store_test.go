@@ -31,6 +31,30 @@ func TestEtcdConformance(t *testing.T) {
 	})
 }
 
+// More records than one request lists are listed once each, in order: pins, of which there are many, and others.
+func TestManyRecordsAreListed(t *testing.T) {
+	t.Parallel()
+	s := openEtcd(t, sharedEtcd(t), newPrefix())
+	for kind, n := range map[state.Kind]int{state.KindPin: 1100, state.KindHold: 130} {
+		var g errgroup.Group
+		g.SetLimit(64)
+		var want, got []string
+		for i := range n {
+			key := fmt.Sprintf("%05d", i)
+			want = append(want, key)
+			g.Go(func() error {
+				_, err := s.Put(t.Context(), state.Record{Kind: kind, Key: key})
+				return err
+			})
+		}
+		require.NoError(t, g.Wait())
+		for _, r := range must.Do(s.List(t.Context(), kind))(t) {
+			got = append(got, r.Key)
+		}
+		assert.Equal(t, want, got)
+	}
+}
+
 func TestEtcdRefusesOtherStores(t *testing.T) {
 	t.Parallel()
 	c := sharedEtcd(t)

@@ -2,10 +2,13 @@ package etcdstore
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // rewatchPause is the pause before a lost watch is started again.
@@ -15,20 +18,62 @@ const rewatchPause = time.Second
 // answer. The loss and the restart of the watch give a signal, because changes in between
 // are unknown.
 func (s *store) Watch(ctx context.Context) <-chan struct{} {
-	changed := s.watch(ctx, s.prefix+"rec/", func(e *clientv3.Event) bool {
-		return e.Type == clientv3.EventTypeDelete || !s.isOwnWrite(e.Kv.Value) || s.watchers.uncertain()
+	prefix := s.prefix + "rec/"
+	changed := s.watch(ctx, prefix, func(e *clientv3.Event) bool {
+		if e == nil {
+			s.watchers.changes.all()
+			return true
+		}
+		if e.Type != clientv3.EventTypeDelete && s.isOwnWrite(e.Kv.Value) && !s.watchers.uncertain() {
+			return false
+		}
+		kind, _, _ := strings.Cut(strings.TrimPrefix(string(e.Kv.Key), prefix), "/")
+		s.watchers.changes.of(state.Kind(kind))
+		return true
 	})
 	s.watchers.add(ctx, changed)
 	return changed
 }
 
+// Changes implements state.Tracking.
+func (s *store) Changes(kind state.Kind) uint64 { return s.watchers.changes.number(kind) }
+
+// changes count what other users may have changed.
+type changes struct {
+	mu      sync.Mutex
+	unknown uint64 // how often anything may have changed
+	byKind  map[state.Kind]uint64
+}
+
+func (c *changes) all() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unknown++
+}
+
+func (c *changes) of(kind state.Kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKind == nil {
+		c.byKind = map[state.Kind]uint64{}
+	}
+	c.byKind[kind]++
+}
+
+func (c *changes) number(kind state.Kind) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unknown + c.byKind[kind]
+}
+
 // watch signals the relevant changes below a prefix until ctx ends. One signal can stand for
-// several changes.
+// several changes. It calls relevant with nil if anything may have changed.
 func (s *store) watch(ctx context.Context, prefix string, relevant func(*clientv3.Event) bool) chan struct{} {
 	changed := make(chan struct{}, 1)
 	go func() {
 		for ctx.Err() == nil {
 			s.watchOnce(ctx, prefix, relevant, changed)
+			relevant(nil)
 			signal(changed)
 			select {
 			case <-ctx.Done():
@@ -51,13 +96,15 @@ func (s *store) watchOnce(ctx context.Context, prefix string, relevant func(*cli
 			return
 		}
 		if resp.Created { // from here on no change is missed
+			relevant(nil)
 			signal(changed)
 		}
+		some := false
 		for _, e := range resp.Events {
-			if relevant(e) {
-				signal(changed)
-				break
-			}
+			some = relevant(e) || some
+		}
+		if some {
+			signal(changed)
 		}
 	}
 }
@@ -73,6 +120,7 @@ func signal(changed chan<- struct{}) {
 // watchers are the channels of Watch. They also get a signal when a write of this store ended
 // without an answer.
 type watchers struct {
+	changes        changes
 	mu             sync.Mutex
 	channels       map[chan struct{}]bool
 	uncertainUntil time.Time
@@ -102,6 +150,7 @@ func (w *watchers) signalUncertain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.uncertainUntil = time.Now().Add(uncertainFor)
+	w.changes.all()
 	for changed := range w.channels {
 		signal(changed)
 	}

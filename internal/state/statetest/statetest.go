@@ -271,6 +271,7 @@ func watches(t *testing.T, e Engine) {
 	await(t, changed, "another user wrote")
 	require.NoError(t, other.Delete(ctx, state.KindPin, "own", v))
 	await(t, changed, "another user deleted")
+	tracks(t, own, other, changed)
 	loses(t, own, other, changed)
 
 	cancel()
@@ -279,6 +280,26 @@ func watches(t *testing.T, e Engine) {
 		late, err = other.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "late", Version: late})
 		require.NoError(t, err)
 	})
+}
+
+// tracks: a store that tells the kinds of changes has counted a change before it gives the signal, and not under another kind. A watch
+// that was lost meanwhile counts for all kinds, so the latter is tried again.
+func tracks(t *testing.T, own, other state.Store, changed <-chan struct{}) {
+	tracking, ok := own.(state.Tracking)
+	if !ok {
+		return
+	}
+	for i := range 20 {
+		pins, holds := tracking.Changes(state.KindPin), tracking.Changes(state.KindHold)
+		must.Do(other.Put(t.Context(), state.Record{Kind: state.KindPin, Key: fmt.Sprint("tracked-", i)}))(t)
+		for tracking.Changes(state.KindPin) == pins {
+			await(t, changed, "the change is counted before its signal")
+		}
+		if tracking.Changes(state.KindHold) == holds {
+			return
+		}
+	}
+	t.Error("a changed pin counts as a changed hold, too")
 }
 
 // loses: one signal may stand for several changes, but a reader that reads after each signal
