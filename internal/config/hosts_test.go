@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -69,7 +71,7 @@ hosts:
 		},
 		Node: "worker-3.example.com", Cluster: "prod",
 		Passwords: [][]PasswordSource{{{File: filepath.Join(filepath.Dir(dir), "pw")}}},
-		place:     filepath.Join(dir, "10-a.yaml") + ":3: hosts[0]", places: [][]string{{filepath.Join(dir, "10-a.yaml") + ":8: hosts[0].bmc"}},
+		place:     place{filepath.Join(dir, "10-a.yaml"), 3, 0}, places: []devicePlace{{8, -1, 0}},
 	}, a)
 	require.Equal(t, "prod/c", c.Name, "the only cluster is the default")
 	require.Equal(t, "required", c.IdentityMode, "as guards.identity")
@@ -205,7 +207,7 @@ hosts:
 		{Devices: []bmc.Device{
 			{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "pdu-a", Port: 2323}, Agent: "fence_apc", Username: "apc", Secret: "ns/pdu",
 				Parameters: map[string]string{"plug": "07", "switch": "2", "ssh": "yes"}, SystemUUID: uuid},
-			{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "pdu-b"}, Agent: "fence_apc_snmp",
+			{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "pdu-b"}, Agent: "fence_apc_snmp", SecretParameters: map[string]bmc.Secret{"community": {}}, // their names choose the device
 				Parameters: map[string]string{"plug": "7"}, SystemUUID: uuid},
 		}},
 		{Devices: []bmc.Device{{Driver: bmc.DriverFenceAgent, Agent: "fence_xvm", Parameters: map[string]string{"port": "a"}, SystemUUID: uuid}}},
@@ -403,4 +405,36 @@ func TestDuplicateHosts(t *testing.T) {
 			require.Empty(t, hosts)
 		})
 	}
+}
+
+// BenchmarkReadHosts reads a hundred thousand entries, with the check of their passwords, as each start and reload does.
+func BenchmarkReadHosts(b *testing.B) {
+	dir, password := b.TempDir(), filepath.Join(b.TempDir(), "password")
+	require.NoError(b, os.WriteFile(password, []byte("secret"), 0o600))
+	const files, each = 100, 1000
+	for i := range files {
+		text := []byte("hosts:\n")
+		for j := range each {
+			text = fmt.Appendf(text, "  - node: n-%03d-%04d\n    bmc: {address: \"ipmi://10.1.%d.%d:%d\", username: fence, passwordFile: %s}\n", i, j, i, j%250, 1000+j, password)
+		}
+		require.NoError(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), text, 0o600))
+	}
+	c := Config{File: "fenced.yaml", Hosts: dir, Clusters: []Cluster{{Name: "prod"}}, Guards: Guards{Identity: "required"}}
+	before := liveHeap()
+	var hosts Hosts
+	for b.Loop() {
+		var errs []error
+		hosts, _, errs = loadHosts(c, true)
+		require.Empty(b, errs)
+	}
+	require.Len(b, hosts.Entries, files*each)
+	b.ReportMetric(float64(liveHeap()-before)/files/each, "kept-B/host")
+	runtime.KeepAlive(hosts)
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
