@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -404,6 +405,26 @@ func TestDuplicateHosts(t *testing.T) {
 			require.ErrorContains(t, err, "is also at "+dir+"/a.yaml:2")
 			require.Empty(t, hosts)
 		})
+	}
+}
+
+// The hosts that a check has read are used, unless what they mean is another now: then they are read again.
+func TestHostsOfACheck(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("hosts: [{node: a, bmc: {address: 192.0.2.1, username: u, secret: ns/s}}]"), 0o600))
+	c := Config{File: "fenced.yaml", Hosts: dir, Clusters: []Cluster{{Name: "prod"}}, Guards: Guards{Identity: "required"}}
+	read := ReadHosts(c)
+	require.Equal(t, "prod/a", read.Entries[0].Name)
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.Len(t, read.For(c).Entries, 1, "the file is not read again")
+	for what, change := range map[string]func(*Config){
+		"directory": func(c *Config) { c.Hosts = t.TempDir() },
+		"clusters":  func(c *Config) { c.Clusters = append(slices.Clone(c.Clusters), Cluster{Name: "lab"}) },
+		"identity":  func(c *Config) { c.Guards.Identity = "pinned" },
+	} {
+		other := c
+		change(&other)
+		require.Empty(t, read.For(other).Entries, what)
 	}
 }
 
