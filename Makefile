@@ -136,7 +136,7 @@ bench: controlplane deps ## Go benchmarks, power against other clients, fenced u
 	CGO_ENABLED=0 $(GO) run ./test/bench power
 	CGO_ENABLED=0 $(GO) run ./test/bench
 
-bench-scale: ## one daemon from 1,000 to 500,000 Nodes on the API in memory, each with a BMC: start, memory, decisions, reload, health check (half an hour or more, 12 GB)
+bench-scale: ## one daemon from 1,000 to 500,000 Nodes on the API in memory, each with a BMC: start, memory, decisions, reload, health check (long, and with much memory)
 	CGO_ENABLED=0 $(GO) run ./test/bench scale
 
 load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)

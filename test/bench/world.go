@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -143,6 +144,7 @@ const scaleTimeout = 3 * time.Second
 
 // serveAPI is the Kubernetes API in memory, with a Node and a Machine for each number, all Ready.
 func serveAPI(ctx context.Context, in io.Reader, out io.Writer) error {
+	debug.SetGCPercent(20) // it has several gigabytes, and makes little garbage
 	var server *apiserver.Server
 	var cluster *rig.ControlPlane
 	defer func() {
