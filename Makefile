@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -136,7 +136,7 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 
 once: controlplane deps ## what CI leaves out because it takes long: a small crowd, small benchmarks, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, the chart by Helm 4, a Debian 12, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|MeasureClusters|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|MeasureClusters|ScaleMeasures|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -149,6 +149,9 @@ bench: controlplane deps ## Go benchmarks, power against other clients, fenced u
 
 bench-clusters: controlplane ## 200 clusters of 500 Nodes, three daemons, an etcd of three members: hand-over, balance, isolation (15 minutes or more, 8 GB)
 	CGO_ENABLED=0 $(GO) run ./test/bench clusters
+
+bench-scale: ## one daemon from 1,000 to 500,000 Nodes on the API in memory, each with a BMC: start, memory, decisions, reload, health check (long, and with much memory)
+	CGO_ENABLED=0 $(GO) run ./test/bench scale
 
 load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"

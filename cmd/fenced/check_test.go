@@ -186,6 +186,37 @@ func TestHosts(t *testing.T) {
 	require.ErrorContains(t, host.Levels[0].Devices[0].Unusable, "no such file")
 }
 
+// What is indexed of an entry is the entry itself: it holds no password, also after it was read with them, and a pin or an enrolment of one
+// is valid for the other. // I8, I25
+func TestBareHosts(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pw"), []byte("s3cret"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(`hosts:
+- node: a
+  levels:
+  - devices: [{driver: fence-agent, agent: fence_apc_snmp, address: pdu, parameters: {plug: 1}, secretParameters: {community: pw}}]
+  - devices: [{address: 192.0.2.2, username: u, passwordFile: pw, kgFile: pw}]
+`), 0o600))
+	c := config.Default()
+	c.Hosts, c.Clusters = dir, []config.Cluster{{Name: "prod"}}
+	h := newInventory(config.ReadHosts(c))
+	require.Nil(t, h.Bare("prod", "b"))
+	full, found, err := h.Find(t.Context(), "prod", "a")
+	require.NoError(t, err)
+	require.True(t, found)
+	bare := h.Bare("prod", "a")
+	require.Len(t, bare.Levels, 2)
+	require.Equal(t, "s3cret", full.Levels[0].Devices[0].SecretParameters["community"].Reveal())
+	require.Equal(t, "s3cret", full.Levels[1].Devices[0].BMCKey.Reveal())
+	for i := range bare.Levels {
+		d := bare.Levels[i].Devices[0]
+		require.Equal(t, full.Levels[i].Devices[0].Fingerprint(), d.Fingerprint())
+		require.Equal(t, bmc.Secret{}, d.Password)
+		require.Equal(t, bmc.Secret{}, d.BMCKey)
+		require.Equal(t, bmc.Secret{}, d.SecretParameters["community"])
+	}
+}
+
 // TestEveryDriverIsOpened: what an entry of hosts.d may name, the daemon can open.
 func TestEveryDriverIsOpened(t *testing.T) {
 	for _, d := range bmc.Drivers() {

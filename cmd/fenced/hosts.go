@@ -74,6 +74,14 @@ func (h inventory) Unread() string {
 	return strings.ReplaceAll(h.unread.Error(), "\n", "; ") + ": " + wire.CorrectFiles
 }
 
+// Bare implements hosts.Inventory.
+func (h inventory) Bare(cluster, of string) *bmc.Host {
+	if e := h.entries[hostKey{cluster, of}]; e != nil {
+		return &e.Host
+	}
+	return nil
+}
+
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
 func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, error) {

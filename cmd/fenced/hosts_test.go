@@ -28,6 +28,11 @@ type oneOutlet struct{ inventory }
 
 func (oneOutlet) List(string) []string { return []string{"n-1"} }
 
+func (o oneOutlet) Bare(cluster, of string) *bmc.Host {
+	h, _, _ := o.Find(context.Background(), cluster, of)
+	return &h
+}
+
 func (oneOutlet) Find(_ context.Context, cluster, of string) (bmc.Host, bool, error) {
 	outlet := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "192.0.2.200"}, Parameters: map[string]string{"plug": "1"}}
 	return bmc.Host{Name: bmc.EntryName(cluster, of), PinnedUUID: "4c4c4544-0051-4d10-8059-b4c04f563733", Levels: []bmc.Level{{Devices: []bmc.Device{outlet}}}}, of == "n-1", nil

@@ -98,7 +98,7 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	if *check || *reload {
 		more = checkRestart
 	}
-	warnings, err := config.Check(*file, more, set...)
+	hosts, warnings, err := config.CheckHosts(*file, more, set...)
 	if *check || *reload {
 		for _, w := range warnings {
 			fmt.Fprintln(stderr, "warning:", w)
@@ -117,7 +117,7 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	case *reload:
 		err = askReload(*file, set, stdout)
 	default:
-		err = serve(*file, set, m, warnings, stdout)
+		err = serve(*file, set, m, hosts, warnings, stdout)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
@@ -138,7 +138,7 @@ func runSurvey(stdout io.Writer) error {
 
 // serve runs the daemon, or moves its state, until SIGTERM or SIGINT; a second signal
 // ends it at once.
-func serve(file string, set []string, m move, warnings []string, stdout io.Writer) error {
+func serve(file string, set []string, m move, hosts config.Hosts, warnings []string, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal finds the default action
@@ -148,7 +148,7 @@ func serve(file string, set []string, m move, warnings []string, stdout io.Write
 	reloads := make(chan os.Signal, 1) // one that waits is enough: it reads what the files say then
 	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(reloads)
-	d, err := build(ctx, file, set, warnings)
+	d, err := build(ctx, file, set, hosts, warnings)
 	if err != nil {
 		return err
 	}

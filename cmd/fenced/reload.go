@@ -127,7 +127,7 @@ func (t *takenIn) add(dir, changes string) {
 
 // takeIn checks and reads everything first, and then switches, which cannot fail.
 func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
-	warnings, wrong := config.Check(r.file, checkPolicies, r.set...)
+	checked, warnings, wrong := config.CheckHosts(r.file, checkPolicies, r.set...)
 	if config.Whole(wrong) != nil {
 		return t, wrong
 	}
@@ -146,7 +146,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	if err := config.CheckDeadlines(next); err != nil {
 		return t, needRestart("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
 	}
-	entries := config.ReadHosts(next)
+	entries := checked.For(next)
 	if entries.Unread != nil { // what was read before is safer than nothing: it may say that a host is protected
 		return t, entries.Unread
 	}

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
@@ -100,7 +101,7 @@ func (r *reloadable) start() {
 	}()
 	t.Setenv("NOTIFY_SOCKET", notify)
 	ctx, cancel := context.WithCancel(t.Context())
-	r.fenced = must.Do(build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, nil))(t)
+	r.fenced = must.Do(build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, config.Hosts{}, nil))(t)
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx, r.signals) }()
 	t.Cleanup(func() {

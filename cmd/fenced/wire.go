@@ -62,8 +62,8 @@ type fenced struct {
 
 // build makes every part from the configuration. It takes the state file's
 // lock and the socket, and talks to nobody yet. The warnings are those of the check
-// of the configuration.
-func build(ctx context.Context, file string, set, warnings []string) (_ *fenced, err error) {
+// of the configuration, and the hosts those that it has read.
+func build(ctx context.Context, file string, set []string, hosts config.Hosts, warnings []string) (_ *fenced, err error) {
 	cfg, err := config.Load(file, set...)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	for _, w := range warnings {
 		d.log.Warn(w)
 	}
-	entries := config.ReadHosts(cfg)
+	entries := hosts.For(cfg)
 	for _, why := range refusedEntries(entries.Entries) {
 		d.log.Error("a host is not fenced, because something is wrong in its entry of hosts.d: " + why + ": " + wire.CorrectFiles)
 	}

@@ -159,7 +159,7 @@ func byName(list []HostEntry) map[string]HostEntry {
 // equals compares all but where the entry stands.
 func (e HostEntry) equals(o HostEntry) bool {
 	for _, x := range []*HostEntry{&e, &o} {
-		x.place, x.places, x.Source = "", nil, ""
+		x.place, x.places, x.Source = place{}, nil, ""
 	}
 	return reflect.DeepEqual(e, o)
 }

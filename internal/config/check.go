@@ -23,13 +23,20 @@ import (
 // hosts' files with passwords and certificates, of doors that stand further open than they
 // need to, and of what is there in vain.
 func Check(file string, more func(Config) (warnings []string, err error), overrides ...string) (warnings []string, err error) {
+	_, warnings, err = CheckHosts(file, more, overrides...)
+	return warnings, err
+}
+
+// CheckHosts is Check, and returns the hosts that it has read. A daemon that starts or reloads uses those: to read a hundred thousand
+// again takes seconds, and what it reads then is not what was checked.
+func CheckHosts(file string, more func(Config) (warnings []string, err error), overrides ...string) (hosts Hosts, warnings []string, err error) {
 	c, errs := load(file, overrides)
 	if c.File == "" {
-		return nil, errors.Join(errs...)
+		return hosts, nil, errors.Join(errs...)
 	}
 	warnings = slices.Concat(warnModes(c), warnState(c), warnIgnored(c), warnEnvironment(), warnRoles(c))
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
-		return warnings, errors.Join(errs...)
+		return hosts, warnings, errors.Join(errs...)
 	}
 	hosts, ofHosts, hostErrs := loadHosts(c, true)
 	others, moreErr := more(c)
@@ -42,7 +49,7 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	if _, err := os.ReadDir(os.Getenv("CREDENTIALS_DIRECTORY")); err == nil {
 		errs = append(errs, CheckCredentials(hosts.Entries)...)
 	}
-	return slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
+	return hosts, slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
 }
 
 // InPart is an error that concerns some hosts or some clusters: the daemon starts, and does not fence these.
@@ -93,7 +100,11 @@ const maxCA = 1 << 20
 // host keeps it from starting.
 func (r *reader) checkFiles(key string, line int, d bmc.Device, s PasswordSource) {
 	if s.File != "" {
-		r.warn(line, key+".passwordFile", PasswordSource{File: s.File}.into(&d))
+		password, err := r.passwords.read(s.File)
+		if err == nil {
+			err = fits(password, d)
+		}
+		r.warn(line, key+".passwordFile", err)
 	}
 	if s.KgFile != "" {
 		_, err := readBMCKey(s.KgFile)

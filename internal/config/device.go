@@ -25,6 +25,9 @@ func checkDriver(text string) error {
 // device reads one device of the file.
 func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 	before := len(r.errs)
+	for _, text := range []*string{&d.Username, &d.PasswordFile, &d.Credential, &d.Secret, &d.TLS.CA} {
+		*text = r.shared(*text)
+	}
 	device := bmc.Device{
 		Driver: bmc.Driver(d.Driver), Username: d.Username, Secret: d.Secret, CipherSuites: d.CipherSuites,
 		TLS: bmc.TLS{
@@ -166,6 +169,12 @@ var secretParameters = map[string]bool{
 // agent reads a device that a fence agent drives.
 func (r *reader) agent(key string, d deviceYAML, device *bmc.Device) {
 	device.Agent, device.Parameters = d.Agent, d.Parameters
+	if len(d.SecretParameters) > 0 { // their names are part of what chooses the device
+		device.SecretParameters = make(map[string]bmc.Secret, len(d.SecretParameters))
+		for name := range d.SecretParameters {
+			device.SecretParameters[name] = bmc.Secret{}
+		}
+	}
 	if d.Agent == "" {
 		r.refuse(d.Line, key, "agent is missing: the name of a fence agent, as fence_apc_snmp")
 	}

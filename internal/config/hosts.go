@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"go.yaml.in/yaml/v3"
 
@@ -28,9 +31,42 @@ type HostEntry struct {
 	// devices it names as far as they could be read.
 	Refused error
 
-	// FILE:LINE: KEY of the entry and of each device, for errors.
-	place  string
-	places [][]string
+	place  place
+	places []devicePlace // of each device, in order
+}
+
+// place is where an entry stands, for errors: FILE:LINE: hosts[NUMBER].
+type place struct {
+	file         string
+	line, number int
+}
+
+func (p place) String() string { return fmt.Sprintf("%s:%d: %s", p.file, p.line, p.key()) }
+
+func (p place) key() string { return fmt.Sprintf("hosts[%d]", p.number) }
+
+// devicePlace is where a device stands: as bmc of its entry if level is -1, or as levels[LEVEL].devices[DEVICE].
+type devicePlace struct {
+	line          int32
+	level, device int8
+}
+
+// key is that of the device in the entry with a key.
+func (p devicePlace) key(entry string) string {
+	if p.level < 0 {
+		return entry + ".bmc"
+	}
+	return fmt.Sprintf("%s.levels[%d].devices[%d]", entry, p.level, p.device)
+}
+
+// placeOf is FILE:LINE: KEY of a device.
+func (e HostEntry) placeOf(level, device int) string {
+	at := device
+	for _, l := range e.Levels[:level] {
+		at += len(l.Devices)
+	}
+	p := e.places[at]
+	return fmt.Sprintf("%s:%d: %s", e.place.file, p.line, p.key(e.place.key()))
 }
 
 // Of is what the entry is about: the name of a Node, or the "namespace/name" of a
@@ -109,6 +145,23 @@ type Hosts struct {
 	Entries []HostEntry
 	// Unread is the error of the files and entries of which that is not known: they could be anybody's. nil: there are none.
 	Unread error
+	// as are the keys with which they were read.
+	as hostKeys
+}
+
+// hostKeys are the keys of the configuration that say what the files of hosts.d mean.
+type hostKeys struct{ file, directory, clusters, identity string }
+
+func keysOfHosts(c Config) hostKeys {
+	return hostKeys{c.File, c.Hosts, strings.Join(c.ClusterNames(), "\n"), c.Guards.Identity}
+}
+
+// For returns the hosts that CheckHosts has read, if c reads them in the same way, and else reads them.
+func (h Hosts) For(c Config) Hosts {
+	if h.as == keysOfHosts(c) {
+		return h
+	}
+	return ReadHosts(c)
 }
 
 // LoadHosts reads the files of c.Hosts in name order. Its error joins every
@@ -155,22 +208,51 @@ func loadHosts(c Config, look bool) (h Hosts, warnings []string, errs []error) {
 		return Hosts{Unread: err}, nil, []error{err}
 	}
 	var unread []error
-	for _, file := range files {
-		data, err := readBounded(file, maxFile)
-		if err != nil {
-			err = fmt.Errorf("load hosts: %w", err)
-			unread, errs = append(unread, err), append(errs, err)
-			continue
-		}
-		r := newReader(file)
-		r.checksFiles = look
-		entries, lost := r.hosts(c, data)
-		h.Entries, unread = append(h.Entries, entries...), append(unread, lost...)
-		warnings, errs = append(warnings, r.warnings...), append(errs, r.errs...)
+	entries := make([][]HostEntry, len(files))
+	for i, f := range readEach(c, files, look) {
+		entries[i], unread = f.entries, append(unread, f.unread...)
+		warnings, errs = append(warnings, f.warnings...), append(errs, f.errs...)
 	}
+	h.Entries = slices.Concat(entries...) // as large as it must be: it stays
+	h.as = keysOfHosts(c)
 	errs = append(errs, refuseDuplicates(h.Entries)...)
 	h.Unread = errors.Join(unread...)
 	return h, warnings, errs
+}
+
+// readFile is what stands in one file of hosts.d.
+type readFile struct {
+	entries      []HostEntry
+	unread, errs []error
+	warnings     []string
+}
+
+// readEach reads the files, as many at a time as there are processors.
+func readEach(c Config, files []string, look bool) []readFile {
+	all, passwords := make([]readFile, len(files)), &passwordFiles{seen: map[string]checkedPassword{}}
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(files)) {
+		work.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(files); i = int(next.Add(1)) - 1 {
+				all[i] = readOne(c, files[i], look, passwords)
+			}
+		})
+	}
+	work.Wait()
+	return all
+}
+
+func readOne(c Config, file string, look bool, passwords *passwordFiles) readFile {
+	data, err := readBounded(file, maxFile)
+	if err != nil {
+		err = fmt.Errorf("load hosts: %w", err)
+		return readFile{unread: []error{err}, errs: []error{err}}
+	}
+	r := newReader(file)
+	r.checksFiles, r.passwords = look, passwords
+	entries, unread := r.hosts(c, data)
+	return readFile{entries, unread, r.errs, r.warnings}
 }
 
 // hosts reads the file. unread is what is wrong where it is not known whose entry that is.
@@ -189,7 +271,7 @@ func (r *reader) hosts(c Config, data []byte) (entries []HostEntry, unread []err
 		key := fmt.Sprintf("hosts[%d]", i)
 		failed := r.failed[key]
 		outside = slices.DeleteFunc(outside, func(err error) bool { return slices.Contains(failed.errs, err) })
-		e, errs := r.entry(c, key, y, failed)
+		e, errs := r.entry(c, i, y, failed)
 		switch {
 		case len(errs) == 0:
 			entries = append(entries, e)
@@ -206,9 +288,9 @@ func (r *reader) hosts(c Config, data []byte) (entries []HostEntry, unread []err
 
 // entry turns one entry of the file into a HostEntry, and lists what is wrong in it. What follows from the errors of
 // reading it is none of that.
-func (r *reader) entry(c Config, key string, y hostYAML, failed failedElement) (HostEntry, []error) {
+func (r *reader) entry(c Config, number int, y hostYAML, failed failedElement) (HostEntry, []error) {
 	before, warned := len(r.errs), len(r.warnings)
-	e := r.host(c, key, y)
+	e := r.host(c, number, y)
 	if failed.node == nil {
 		return e, slices.Clone(r.errs[before:])
 	}
@@ -238,18 +320,19 @@ func isTold(n *yaml.Node, y hostYAML) bool {
 func (e *HostEntry) dropUnread() {
 	levels, passwords, places := e.Levels, e.Passwords, e.places
 	e.Levels, e.Passwords, e.places = nil, nil, nil
+	at := -1
 	for l := range levels {
 		var level bmc.Level
 		var sources []PasswordSource
-		var where []string
 		for i, d := range levels[l].Devices {
+			at++
 			byParameters := d.Driver.Descriptor().ByParameters
 			if known := d.Endpoint.Host != "" && !byParameters || byParameters && d.Part() != ""; known {
-				level.Devices, sources, where = append(level.Devices, d), append(sources, passwords[l][i]), append(where, places[l][i])
+				level.Devices, sources, e.places = append(level.Devices, d), append(sources, passwords[l][i]), append(e.places, places[at])
 			}
 		}
-		if len(where) > 0 {
-			e.Levels, e.Passwords, e.places = append(e.Levels, level), append(e.Passwords, sources), append(e.places, where)
+		if len(sources) > 0 {
+			e.Levels, e.Passwords = append(e.Levels, level), append(e.Passwords, sources)
 		}
 	}
 }
@@ -275,8 +358,9 @@ func (e HostEntry) ofEach(c Config, y hostYAML) (all []HostEntry) {
 }
 
 // host turns one entry of the file into a HostEntry.
-func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
-	e := HostEntry{Node: y.Node, Machine: y.Machine, Cluster: y.Cluster, place: r.at(y.Line) + ": " + key}
+func (r *reader) host(c Config, number int, y hostYAML) HostEntry {
+	e := HostEntry{Node: y.Node, Machine: y.Machine, Cluster: y.Cluster, place: place{r.file, y.Line, number}}
+	key := e.place.key()
 	switch {
 	case y.Node == "" && y.Machine == "":
 		r.refuse(y.Line, key, "node is missing; name the Node, or with machine: NAMESPACE/NAME a Machine that has none")
@@ -315,14 +399,14 @@ const (
 
 // levels reads the ways to a host's power: bmc, which is short for one level
 // with one device, or levels.
-func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [][]PasswordSource, places [][]string) {
-	list, at := y.Levels, func(i, j int) string { return fmt.Sprintf("%s.levels[%d].devices[%d]", key, i, j) }
+func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [][]PasswordSource, places []devicePlace) {
+	list, short := y.Levels, false
 	switch {
 	case y.BMC.Line != 0 && len(y.Levels) > 0:
 		r.refuse(y.Line, key, "has both bmc and levels; bmc is short for one level with one device")
 		return nil, nil, nil
 	case y.BMC.Line != 0:
-		list, at = []levelYAML{{Devices: []deviceYAML{y.BMC}}}, func(int, int) string { return key + ".bmc" }
+		list, short = []levelYAML{{Devices: []deviceYAML{y.BMC}}}, true
 	case len(y.Levels) == 0:
 		r.refuse(y.Line, key, "bmc is missing")
 	case len(y.Levels) > maxLevels:
@@ -330,6 +414,9 @@ func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [
 		return nil, nil, nil
 	}
 	seen := earlierDevices{}
+	if len(list) > 0 {
+		levels, passwords = make([]bmc.Level, 0, len(list)), make([][]PasswordSource, 0, len(list))
+	}
 	for i, l := range list {
 		levelKey := fmt.Sprintf("%s.levels[%d]", key, i)
 		if n := len(l.Devices); n == 0 || n > maxDevices {
@@ -337,17 +424,22 @@ func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [
 			continue
 		}
 		level := bmc.Level{Devices: make([]bmc.Device, len(l.Devices))}
-		sources, where := make([]PasswordSource, len(l.Devices)), make([]string, len(l.Devices))
+		sources := make([]PasswordSource, len(l.Devices))
 		for j, d := range l.Devices {
-			before := len(r.errs)
-			level.Devices[j], sources[j] = r.device(at(i, j), d)
+			before, where := len(r.errs), devicePlace{level: int8(i), device: int8(j)}
+			if short {
+				where.level = -1
+			}
+			at := where.key(key)
+			where.line = int32(r.lineOf(at, d.Line))
+			level.Devices[j], sources[j] = r.device(at, d)
 			level.Devices[j].SystemUUID = y.UUID
-			where[j] = r.at(r.lineOf(at(i, j), d.Line)) + ": " + at(i, j)
-			if len(r.errs) == before {
-				r.repeated(at(i, j), d, seen.add(i, level.Devices[j]), i)
+			places = append(places, where)
+			if len(r.errs) == before && !short {
+				r.repeated(at, d, seen.add(i, level.Devices[j]), i)
 			}
 		}
-		levels, passwords, places = append(levels, level), append(passwords, sources), append(places, where)
+		levels, passwords = append(levels, level), append(passwords, sources)
 	}
 	return levels, passwords, places
 }
@@ -402,7 +494,7 @@ func refuseDuplicates(hosts []HostEntry) (errs []error) {
 				others := slices.DeleteFunc(devices.taken(i, d), func(o int) bool { return hosts[o].place == e.place }) // one entry in several clusters
 				if len(others) > 0 {
 					refuse(fmt.Errorf("%s: %s of %s is also at %s; %s",
-						e.places[l][j], describe(d), e.kindAndName(), hosts[others[0]].Source, d.Driver.Descriptor().DistinguishHint), append(others, i)...)
+						e.placeOf(l, j), describe(d), e.kindAndName(), hosts[others[0]].Source, d.Driver.Descriptor().DistinguishHint), append(others, i)...)
 				}
 			}
 		}

@@ -3,7 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +73,7 @@ hosts:
 		},
 		Node: "worker-3.example.com", Cluster: "prod",
 		Passwords: [][]PasswordSource{{{File: filepath.Join(filepath.Dir(dir), "pw")}}},
-		place:     filepath.Join(dir, "10-a.yaml") + ":3: hosts[0]", places: [][]string{{filepath.Join(dir, "10-a.yaml") + ":8: hosts[0].bmc"}},
+		place:     place{filepath.Join(dir, "10-a.yaml"), 3, 0}, places: []devicePlace{{8, -1, 0}},
 	}, a)
 	require.Equal(t, "prod/c", c.Name, "the only cluster is the default")
 	require.Equal(t, "required", c.IdentityMode, "as guards.identity")
@@ -206,7 +209,7 @@ hosts:
 		{Devices: []bmc.Device{
 			{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "pdu-a", Port: 2323}, Agent: "fence_apc", Username: "apc", Secret: "ns/pdu",
 				Parameters: map[string]string{"plug": "07", "switch": "2", "ssh": "yes"}, SystemUUID: uuid},
-			{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "pdu-b"}, Agent: "fence_apc_snmp",
+			{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "pdu-b"}, Agent: "fence_apc_snmp", SecretParameters: map[string]bmc.Secret{"community": {}}, // their names choose the device
 				Parameters: map[string]string{"plug": "7"}, SystemUUID: uuid},
 		}},
 		{Devices: []bmc.Device{{Driver: bmc.DriverFenceAgent, Agent: "fence_xvm", Parameters: map[string]string{"port": "a"}, SystemUUID: uuid}}},
@@ -504,4 +507,56 @@ func TestRefusedEntryKeepsItsLevels(t *testing.T) {
 	require.Len(t, h.Entries[0].Levels, 1)
 	require.Len(t, h.Entries[0].Levels[0].Devices, 2)
 	require.Len(t, h.Entries[0].ReadPasswords().Levels[0].Devices, 2)
+}
+
+// The hosts that a check has read are used, unless what they mean is another now: then they are read again.
+func TestHostsOfACheck(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("hosts: [{node: a, bmc: {address: 192.0.2.1, username: u, secret: ns/s}}]"), 0o600))
+	c := Config{File: "fenced.yaml", Hosts: dir, Clusters: []Cluster{{Name: "prod"}}, Guards: Guards{Identity: "required"}}
+	read := ReadHosts(c)
+	require.Equal(t, "prod/a", read.Entries[0].Name)
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.Len(t, read.For(c).Entries, 1, "the file is not read again")
+	for what, change := range map[string]func(*Config){
+		"directory": func(c *Config) { c.Hosts = t.TempDir() },
+		"clusters":  func(c *Config) { c.Clusters = append(slices.Clone(c.Clusters), Cluster{Name: "lab"}) },
+		"identity":  func(c *Config) { c.Guards.Identity = "pinned" },
+	} {
+		other := c
+		change(&other)
+		require.Empty(t, read.For(other).Entries, what)
+	}
+}
+
+// BenchmarkReadHosts reads a hundred thousand entries, with the check of their passwords, as each start and reload does.
+func BenchmarkReadHosts(b *testing.B) {
+	dir, password := b.TempDir(), filepath.Join(b.TempDir(), "password")
+	require.NoError(b, os.WriteFile(password, []byte("secret"), 0o600))
+	const files, each = 100, 1000
+	for i := range files {
+		text := []byte("hosts:\n")
+		for j := range each {
+			text = fmt.Appendf(text, "  - node: n-%03d-%04d\n    bmc: {address: \"ipmi://10.1.%d.%d:%d\", username: fence, passwordFile: %s}\n", i, j, i, j%250, 1000+j, password)
+		}
+		require.NoError(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), text, 0o600))
+	}
+	c := Config{File: "fenced.yaml", Hosts: dir, Clusters: []Cluster{{Name: "prod"}}, Guards: Guards{Identity: "required"}}
+	before := liveHeap()
+	var hosts Hosts
+	for b.Loop() {
+		var errs []error
+		hosts, _, errs = loadHosts(c, true)
+		require.Empty(b, errs)
+	}
+	require.Len(b, hosts.Entries, files*each)
+	b.ReportMetric(float64(liveHeap()-before)/files/each, "kept-B/host")
+	runtime.KeepAlive(hosts)
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -63,7 +64,7 @@ func CheckCredentials(hosts []HostEntry) (errs []error) {
 				}
 				d := e.Levels[i].Devices[j]
 				if err := (PasswordSource{Credential: s.Credential}).into(&d); err != nil {
-					errs = append(errs, InPart{fmt.Errorf("%s.credential: %w", e.places[i][j], err)})
+					errs = append(errs, InPart{fmt.Errorf("%s.credential: %w", e.placeOf(i, j), err)})
 				}
 			}
 		}
@@ -78,8 +79,8 @@ func (s PasswordSource) into(d *bmc.Device) error {
 		if err != nil {
 			return err
 		}
-		if n := len(password.Reveal()); n > maxIPMIPassword && d.Endpoint.Protocol == bmc.ProtocolIPMI {
-			return fmt.Errorf("it has %d bytes, and IPMI 2.0 takes %d: set a shorter one at the BMC", n, maxIPMIPassword)
+		if err := fits(password, *d); err != nil {
+			return err
 		}
 		d.Password, d.PasswordFrom = password, s.place()
 	}
@@ -90,17 +91,49 @@ func (s PasswordSource) into(d *bmc.Device) error {
 		}
 		d.BMCKey = key
 	}
+	values := maps.Clone(d.SecretParameters) // the entry has them without their values
+	if values == nil && len(s.Parameters) > 0 {
+		values = map[string]bmc.Secret{}
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
 		value, err := readSecret(s.Parameters[name])
 		if err != nil {
 			return fmt.Errorf("parameter %s: %w", name, err)
 		}
-		if d.SecretParameters == nil {
-			d.SecretParameters = map[string]bmc.Secret{}
-		}
-		d.SecretParameters[name] = value
+		values[name] = value
+	}
+	d.SecretParameters = values
+	return nil
+}
+
+// fits returns the error of a password that is too long for its device.
+func fits(password bmc.Secret, d bmc.Device) error {
+	if n := len(password.Reveal()); n > maxIPMIPassword && d.Endpoint.Protocol == bmc.ProtocolIPMI {
+		return fmt.Errorf("it has %d bytes, and IPMI 2.0 takes %d: set a shorter one at the BMC", n, maxIPMIPassword)
 	}
 	return nil
+}
+
+// passwordFiles are those that one check has read, each once: thousands of hosts may name the same.
+type passwordFiles struct {
+	mu   sync.Mutex
+	seen map[string]checkedPassword
+}
+
+type checkedPassword struct {
+	password bmc.Secret
+	err      error
+}
+
+func (f *passwordFiles) read(path string) (bmc.Secret, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, ok := f.seen[path]
+	if !ok {
+		p.password, p.err = readSecret(path)
+		f.seen[path] = p
+	}
+	return p.password, p.err
 }
 
 func (s PasswordSource) read() (bmc.Secret, error) {

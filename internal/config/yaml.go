@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -30,7 +31,18 @@ type reader struct {
 	failed map[string]failedElement
 	// checksFiles asks for warnings of what the daemon can start with; see look.
 	checksFiles bool
+	passwords   *passwordFiles // shared by the files of one check
 	warnings    []string
+	texts       map[string]string // see shared
+}
+
+// shared returns one copy of a text that many entries have, such as a user name.
+func (r *reader) shared(text string) string {
+	if known, ok := r.texts[text]; ok {
+		return known
+	}
+	r.texts[text] = text
+	return text
 }
 
 // failedElement is an element of a list, and what is wrong in it.
@@ -40,7 +52,7 @@ type failedElement struct {
 }
 
 func newReader(file string) *reader {
-	return &reader{file: file, dir: filepath.Dir(file), lines: map[string]int{}, failed: map[string]failedElement{}}
+	return &reader{file: file, dir: filepath.Dir(file), lines: map[string]int{}, failed: map[string]failedElement{}, texts: map[string]string{}}
 }
 
 func (r *reader) at(line int) string { return fmt.Sprintf("%s:%d", r.file, line) }
@@ -213,13 +225,22 @@ func (r *reader) wrongKind(n *yaml.Node, key, want string) {
 
 func join(key, name string) string { return strings.TrimPrefix(key+"."+name, ".") }
 
+// fields are the fields of each type by their keys: to look for them in the type takes longer than all else of reading a value.
+var fields sync.Map // of map[string]reflect.StructField, by reflect.Type
+
 func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
-	for f := range t.Fields() {
-		if f.Tag.Get("yaml") == name && name != "-" {
-			return f, true
+	known, ok := fields.Load(t)
+	if !ok {
+		all := map[string]reflect.StructField{}
+		for f := range t.Fields() {
+			if key := f.Tag.Get("yaml"); key != "-" {
+				all[key] = f
+			}
 		}
+		known, _ = fields.LoadOrStore(t, all)
 	}
-	return reflect.StructField{}, false
+	f, ok := known.(map[string]reflect.StructField)[name]
+	return f, ok
 }
 
 func keysOf(t reflect.Type) (keys []string) {

@@ -301,19 +301,19 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 // else, like a simulator for virtual machines.
 func (o *ownHost) isDevice(p place) string {
 	var addrs []netip.Addr // as far as they are known
-	if ip, err := netip.ParseAddr(p.host); err == nil {
+	if ip, err := netip.ParseAddr(p.device.Endpoint.Host); err == nil {
 		addrs = []netip.Addr{ip}
 	} else {
 		o.mu.Lock()
-		addrs = o.resolved[p.host].addrs
+		addrs = o.resolved[p.device.Endpoint.Host].addrs
 		o.mu.Unlock()
 	}
 	for _, ip := range addrs {
 		switch {
 		case contains(o.BMCAddrs, ip):
-			return p.text + " is this host's own BMC"
-		case p.standard && !ip.IsLoopback() && contains(o.Addrs, ip):
-			return p.text + " is this host's own address"
+			return p.text() + " is this host's own BMC"
+		case p.standard() && !ip.IsLoopback() && contains(o.Addrs, ip):
+			return p.text() + " is this host's own address"
 		}
 	}
 	return ""

@@ -30,6 +30,9 @@ type Inventory interface {
 	// Unread says why entries may be missing: a file cannot be read, or does not tell whose its entries are; "" if none
 	// can be missing.
 	Unread() string
+	// Bare returns the entry of a Node or Machine without its passwords, refused or not; nil if there is none. It reads no file, and nobody
+	// changes what it returns.
+	Bare(cluster, of string) *bmc.Host
 	// Find returns the entry of a Node or Machine with its credentials. found is false if there
 	// is none. An error means that the entry cannot be used; the host then only has those of its devices that could be read.
 	Find(ctx context.Context, cluster, of string) (h bmc.Host, found bool, err error)
@@ -149,7 +152,7 @@ func (h *Hosts) NewCluster(opt ClusterOptions) *Cluster {
 // Attach adds a cluster, whose View can be used now. It indexes the administrator's hosts of it
 // first: nobody can use a host that is not in the index. // I9
 func (h *Hosts) Attach(ctx context.Context, c *Cluster) {
-	h.putEntries(ctx, *h.listed.Load(), c.opt.Name)
+	h.putEntries(*h.listed.Load(), c.opt.Name)
 	h.clusters.Put(c.opt.Name, c)
 }
 
@@ -180,7 +183,7 @@ func (c *Cluster) Follow(changes []policy.Change) {
 			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
 		}
 		index.put(hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs, serial: b.Serial,
-			host: h, secrets: secretsOf(c.opt.Name, h), devices: places(h)})
+			host: &h, secrets: secretsOf(c.opt.Name, h), devices: places(&h)})
 	}
 }
 
@@ -213,7 +216,7 @@ func errNotSeen() error {
 func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 	gone := h.catalog.index.listed()
 	for cluster := range h.clusters.All() {
-		for _, name := range h.putEntries(ctx, next, cluster) {
+		for _, name := range h.putEntries(next, cluster) {
 			delete(gone, name)
 		}
 	}
@@ -225,12 +228,11 @@ func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 }
 
 // putEntries indexes the administrator's hosts of one cluster, and returns their names there.
-func (h *Hosts) putEntries(ctx context.Context, from Inventory, cluster string) (names []string) {
+func (h *Hosts) putEntries(from Inventory, cluster string) (names []string) {
 	for _, of := range from.List(cluster) {
-		if entry, found, _ := from.Find(ctx, cluster, of); found { // one that cannot be used is refused when it is used, and shares its devices with nobody // I9
-			bare := withoutAccounts(entry)
-			h.catalog.index.put(hostEntry{name: entry.Name, source: entry.Source, listed: true, host: bare, secrets: secretsOf(cluster, bare), devices: places(bare)})
-			names = append(names, entry.Name)
+		if e := from.Bare(cluster, of); e != nil { // one that cannot be used is refused when it is used, and shares its devices with nobody // I9
+			h.catalog.index.put(hostEntry{name: e.Name, source: e.Source, listed: true, host: e, secrets: secretsOf(cluster, *e), devices: places(e)})
+			names = append(names, e.Name)
 		}
 	}
 	return names
@@ -366,7 +368,7 @@ func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 // the host's cluster is not configured.
 func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool) {
 	cluster, of := bmc.EntryOf(e.name)
-	found := e.host
+	found := *e.host
 	if e.listed {
 		found, _, _ = (*h.listed.Load()).Find(ctx, cluster, of) // of an entry that is refused, those devices that could be read
 	}

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,23 +16,40 @@ import (
 // the inventory. // I9
 type index struct {
 	mu     sync.Mutex
-	byName map[string]*hostEntry   // by bmc.Host.Name
-	byMark map[string][]*hostEntry // by mark.key
+	byName map[string]*hostEntry    // by bmc.Host.Name
+	byMark map[markKey][]*hostEntry // by mark.key
+	// classes are the classes that were reported, one copy of each: thousands of hosts have the same.
+	classes map[string]string
 }
 
+// maxClasses bounds them: a BMC may report anything. Then they are forgotten, which only costs memory.
+const maxClasses = 1 << 10
+
 // hostEntry is one host. An entry never changes: the index replaces it, so it may be read
-// without a lock.
+// without a lock. Its marks are derived from it when they are needed: a hundred thousand hosts have half a million.
 type hostEntry struct {
 	name, source string
-	uid          string   // of the BareMetalHost; two clusters may see the same object
-	host         bmc.Host // without accounts
-	listed       bool     // in hosts.d
-	secrets      []string // that the devices name, each with the cluster that it is read from
+	uid          string    // of the BareMetalHost; two clusters may see the same object
+	host         *bmc.Host // without passwords; the one of hosts.d itself, which never changes either
+	listed       bool      // in hosts.d
+	secrets      []string  // that the devices name, each with the cluster that it is read from
 	devices      []place
-	macs         []string                // from the inventory
-	serial       string                  // from the inventory
-	reports      map[string]deviceReport // by bmc.Device.Key
-	marks        []mark                  // under which the index finds it
+	macs         []string       // from the inventory
+	serial       string         // from the inventory
+	reports      []deviceReport // beside devices; nil before the first
+}
+
+// report is what a device, by its number, reported.
+func (e *hostEntry) report(device int) deviceReport {
+	if e.reports == nil {
+		return deviceReport{}
+	}
+	return e.reports[device]
+}
+
+// deviceWith returns the number of the device with a key, -1 if there is none.
+func (e *hostEntry) deviceWith(key string) int {
+	return slices.IndexFunc(e.devices, func(p place) bool { return p.key() == key })
 }
 
 // deviceReport is what a device reported about itself and its host. What is empty was never
@@ -45,18 +61,22 @@ type deviceReport struct {
 }
 
 func newIndex() *index {
-	return &index{byName: map[string]*hostEntry{}, byMark: map[string][]*hostEntry{}}
+	return &index{byName: map[string]*hostEntry{}, byMark: map[markKey][]*hostEntry{}, classes: map[string]string{}}
 }
 
 // put adds or replaces a host of the inventory. The reports of the devices that it still has stay.
 func (x *index) put(e hostEntry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	e.reports = map[string]deviceReport{}
-	if old := x.byName[e.name]; old != nil {
-		for _, d := range e.devices {
-			if r, ok := old.reports[d.key]; ok {
-				e.reports[d.key] = r
+	if e.host == nil {
+		e.host = &bmc.Host{}
+	}
+	e.reports = nil
+	if old := x.byName[e.name]; old != nil && old.reports != nil {
+		e.reports = make([]deviceReport, len(e.devices))
+		for i, d := range e.devices {
+			if was := old.deviceWith(d.key()); was >= 0 {
+				e.reports[i] = old.reports[was]
 			}
 		}
 	}
@@ -77,11 +97,14 @@ func (x *index) drop(name string) {
 func (x *index) report(name, device string, r deviceReport) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	e := x.byName[name]
-	if e == nil || !slices.ContainsFunc(e.devices, func(p place) bool { return p.key == device }) {
+	e, at := x.byName[name], -1
+	if e != nil {
+		at = e.deviceWith(device)
+	}
+	if at < 0 {
 		return
 	}
-	old := e.reports[device]
+	old := e.report(at)
 	r.uuid = cmp.Or(r.uuid, old.uuid)
 	if len(r.macs) == 0 {
 		r.macs = old.macs
@@ -90,10 +113,25 @@ func (x *index) report(name, device string, r deviceReport) {
 	if r.uuid == old.uuid && r.class == old.class && slices.Equal(r.macs, old.macs) {
 		return
 	}
+	r.class = x.class(r.class)
 	next := *e
-	next.reports = maps.Clone(e.reports)
-	next.reports[device] = r
+	if next.reports = slices.Clone(e.reports); next.reports == nil {
+		next.reports = make([]deviceReport, len(e.devices))
+	}
+	next.reports[at] = r
 	x.replace(next)
+}
+
+// class is the one copy of a class. The caller holds x.mu.
+func (x *index) class(name string) string {
+	if known, ok := x.classes[name]; ok {
+		return known
+	}
+	if len(x.classes) >= maxClasses {
+		clear(x.classes)
+	}
+	x.classes[name] = name
+	return name
 }
 
 // replace puts an entry in the place of the one with its name. The caller holds x.mu.
@@ -101,16 +139,15 @@ func (x *index) replace(e hostEntry) {
 	if old := x.byName[e.name]; old != nil {
 		x.unmark(old)
 	}
-	e.marks = marksOf(&e)
 	x.byName[e.name] = &e
-	for _, m := range e.marks {
+	for _, m := range marksOf(&e) {
 		x.byMark[m.key] = append(x.byMark[m.key], &e)
 	}
 }
 
 // unmark removes an entry from x.byMark. The caller holds x.mu.
 func (x *index) unmark(e *hostEntry) {
-	for _, m := range e.marks {
+	for _, m := range marksOf(e) {
 		rest := slices.DeleteFunc(x.byMark[m.key], func(o *hostEntry) bool { return o == e })
 		if len(rest) == 0 {
 			delete(x.byMark, m.key)
@@ -155,7 +192,7 @@ type sharedMark struct {
 }
 
 func (s sharedMark) text() string {
-	return s.other.name + " (" + s.other.source + ") has the same " + s.mark.text + " as " + s.of.name + " (" + s.of.source + ")"
+	return s.other.name + " (" + s.other.source + ") has the same " + s.mark.text() + " as " + s.of.name + " (" + s.of.source + ")"
 }
 
 // sharing returns the marks that the named hosts share with other hosts. With firstOnly it returns
@@ -189,7 +226,7 @@ func (x *index) sharing(marks func(*hostEntry) []mark, names []string, firstOnly
 func (x *index) onService(service string, names []string) (list []*hostEntry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, o := range x.byMark[markService+service] {
+	for _, o := range x.byMark[markKey{markService, service}] {
 		if !slices.Contains(names, o.name) && !x.sameObject(names, o) {
 			list = append(list, o)
 		}
@@ -212,8 +249,8 @@ func (e *hostEntry) class() string {
 	if e == nil {
 		return ""
 	}
-	for _, d := range e.devices {
-		if r := e.reports[d.key]; r.class != "" {
+	for _, r := range e.reports {
+		if r.class != "" {
 			return r.class
 		}
 	}
@@ -223,8 +260,8 @@ func (e *hostEntry) class() string {
 // allMACs returns the MAC addresses of a host, from the inventory and from its devices.
 func (e *hostEntry) allMACs() []string {
 	list := slices.Clone(e.macs)
-	for _, d := range e.devices {
-		list = append(list, e.reports[d.key].macs...)
+	for _, r := range e.reports {
+		list = append(list, r.macs...)
 	}
 	return list
 }
@@ -257,32 +294,66 @@ func (x *index) dropCluster(cluster string) {
 // mark is something that hosts have in common only if they are one machine, or if an entry is
 // wrong.
 type mark struct {
-	key  string
-	text string // for messages
+	key    markKey
+	said   string // the value as it was written or reported
+	device *place // that has it, or reported it
 }
 
-// The kinds of marks that several hosts may have.
+// markKey is by what the index finds a mark.
+type markKey struct{ kind, value string }
+
+// The kinds of marks. Several hosts may have a service, a Secret, a MAC address or a serial number.
 const (
-	markService = "on " // a host with a device of this service, whichever part of the service it is
-	markSecret  = "in "
-	markMAC     = "mac "
-	markSerial  = "serial " // from the inventory
+	markDevice  = "device"
+	markSecret  = "in"
+	markMAC     = "mac"
+	markService = "on"     // a host with a device of this service, whichever part of the service it is
+	markSerial  = "serial" // from the inventory
+	markUUID    = "uuid"
 )
 
-// place is what identifies a device. It holds no credentials.
-type place struct {
-	key, service, part, text string
-	host                     string // address or DNS name
-	standard                 bool   // a BMC at the standard port of its protocol
+// text names the mark in messages.
+func (m mark) text() string {
+	switch m.key.kind {
+	case markUUID:
+		return "system UUID " + m.said + " (reported by " + m.device.text() + ")"
+	case markMAC:
+		return "MAC address " + m.said
+	case markSerial:
+		return "serial number " + m.said
+	case markSecret:
+		return "Secret " + m.said
+	}
+	return "device " + m.device.text()
 }
 
-func places(h bmc.Host) (all []place) {
+// place is what identifies a device.
+type place struct {
+	service, part string
+	device        *bmc.Device // of hostEntry.host
+}
+
+// key is that of the device.
+func (p *place) key() string {
+	if p.part == "" {
+		return p.service
+	}
+	return p.device.Key()
+}
+
+func (p *place) text() string { return p.device.String() }
+
+// standard reports whether it is a BMC at the standard port of its protocol.
+func (p *place) standard() bool {
+	return !p.device.Driver.Descriptor().ByParameters && slices.Contains([]int{623, 443, 80}, p.device.Endpoint.Port)
+}
+
+func places(h *bmc.Host) (all []place) {
+	all = make([]place, 0, len(h.Levels)) // most have one device in each
 	for _, l := range h.Levels {
-		for _, d := range l.Devices {
-			all = append(all, place{
-				key: d.Key(), service: d.Service(), part: d.Part(), text: d.String(), host: d.Endpoint.Host,
-				standard: !d.Driver.Descriptor().ByParameters && slices.Contains([]int{623, 443, 80}, d.Endpoint.Port),
-			})
+		for i := range l.Devices {
+			d := &l.Devices[i]
+			all = append(all, place{service: d.Service(), part: d.Part(), device: d})
 		}
 	}
 	return all
@@ -290,45 +361,51 @@ func places(h bmc.Host) (all []place) {
 
 // marksOf returns every mark of a host once, in the order of the keys.
 func marksOf(e *hostEntry) []mark {
-	all := map[string]string{}
-	for _, d := range e.devices {
-		all["device "+d.key] = "device " + d.text
-		all[markService+d.service] = "device " + d.text
-		r := e.reports[d.key]
-		for _, form := range bmc.UUIDForms(r.uuid) {
-			all["uuid "+form] = "system UUID " + r.uuid + " (reported by " + d.text + ")"
+	var all []mark
+	add := func(kind, value, said string, device *place) {
+		key := markKey{kind, value}
+		if i := slices.IndexFunc(all, func(m mark) bool { return m.key == key }); i >= 0 {
+			all[i] = mark{key, said, device}
+			return
+		}
+		all = append(all, mark{key, said, device})
+	}
+	for i := range e.devices {
+		d := &e.devices[i]
+		add(markDevice, d.key(), "", d)
+		add(markService, d.service, "", d)
+		uuid := e.report(i).uuid
+		for _, form := range bmc.UUIDForms(uuid) {
+			add(markUUID, form, uuid, d)
 		}
 	}
 	for _, s := range e.allMACs() {
 		if mac, ok := bmc.NormalizeMAC(s); ok {
-			all[markMAC+mac] = "MAC address " + mac
+			add(markMAC, mac, mac, nil)
 		}
 	}
 	if serial, ok := bmc.NormalizeSerial(e.serial); ok {
-		all[markSerial+serial] = "serial number " + e.serial
+		add(markSerial, serial, e.serial, nil)
 	}
 	for _, s := range e.secrets {
-		all[markSecret+s] = "Secret " + s
+		add(markSecret, s, s, nil)
 	}
-	marks := make([]mark, 0, len(all))
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		marks = append(marks, mark{key, all[key]})
-	}
-	return marks
+	slices.SortFunc(all, func(a, b mark) int {
+		return cmp.Or(cmp.Compare(a.key.kind, b.key.kind), cmp.Compare(a.key.value, b.key.value))
+	})
+	return all
 }
 
 // uniqueMarks returns the marks that no other host may have. A service may serve many systems or
 // outlets, but only if each entry says which one it means.
 func uniqueMarks(e *hostEntry) []mark {
-	list := slices.DeleteFunc(slices.Clone(e.marks), func(m mark) bool {
-		return slices.ContainsFunc([]string{markService, markSecret, markMAC, markSerial}, func(kind string) bool { return strings.HasPrefix(m.key, kind) })
-	})
-	for _, d := range e.devices {
-		text := "device " + d.text
+	list := slices.DeleteFunc(marksOf(e), func(m mark) bool { return m.key.kind != markDevice && m.key.kind != markUUID })
+	for i := range e.devices {
+		d := &e.devices[i]
 		if d.part == "" {
-			list = append(list, mark{markService + d.service, text})
+			list = append(list, mark{markKey{markService, d.service}, "", d})
 		} else {
-			list = append(list, mark{"device " + d.service, text})
+			list = append(list, mark{markKey{markDevice, d.service}, "", d})
 		}
 	}
 	return list
@@ -336,13 +413,8 @@ func uniqueMarks(e *hostEntry) []mark {
 
 // marksOfKind returns the marks of one kind.
 func marksOfKind(kind string) func(*hostEntry) []mark {
-	return func(e *hostEntry) (list []mark) {
-		for _, m := range e.marks {
-			if strings.HasPrefix(m.key, kind) {
-				list = append(list, m)
-			}
-		}
-		return list
+	return func(e *hostEntry) []mark {
+		return slices.DeleteFunc(marksOf(e), func(m mark) bool { return m.key.kind != kind })
 	}
 }
 
@@ -377,12 +449,12 @@ func (c *catalog) isKnown(e *hostEntry) bool { return e.listed || c.isPinned(e) 
 // outranksUnknown is isKnown, except for an entry of hosts.d that does not prove its identity and
 // that nobody has enrolled. Only the other host can show that such an entry is wrong. // I8
 func (c *catalog) outranksUnknown(e *hostEntry) bool {
-	return e.listed && allIdentify(e.host) && e.host.IdentityMode != identityOff || c.isPinned(e)
+	return e.listed && allIdentify(*e.host) && e.host.IdentityMode != identityOff || c.isPinned(e)
 }
 
 func (c *catalog) isPinned(e *hostEntry) bool {
 	p, found, err := c.pins.get(e.name)
-	if err != nil || !found || !pinnedHere(p, e.host) {
+	if err != nil || !found || !pinnedHere(p, *e.host) {
 		return false
 	}
 	for _, r := range e.reports {
@@ -397,8 +469,8 @@ func (c *catalog) isPinned(e *hostEntry) bool {
 // no device has reported anything yet. A pin that is void proves nothing, and may still say which host this is. // I13
 func (c *catalog) uuids(e *hostEntry) []string {
 	var list []string
-	for _, d := range e.devices {
-		list = append(list, e.reports[d.key].uuid)
+	for _, r := range e.reports {
+		list = append(list, r.uuid)
 	}
 	if c.isPinned(e) {
 		p, _, _ := c.pins.get(e.name)
@@ -452,23 +524,6 @@ func (c *catalog) class(host string) string {
 func (c *catalog) enrolment(host string) (p state.Pin, found bool) {
 	p, found, err := c.pins.get(host)
 	return p, err == nil && found && p.EnrolledBy != ""
-}
-
-// withoutAccounts is a host without its accounts.
-func withoutAccounts(h bmc.Host) bmc.Host {
-	levels := make([]bmc.Level, len(h.Levels))
-	for i, l := range h.Levels {
-		for _, d := range l.Devices {
-			d.Username, d.Password, d.BMCKey = "", bmc.Secret{}, bmc.Secret{}
-			d.SecretParameters = maps.Clone(d.SecretParameters)
-			for k := range d.SecretParameters { // the names are part of what chooses the device
-				d.SecretParameters[k] = bmc.Secret{}
-			}
-			levels[i].Devices = append(levels[i].Devices, d)
-		}
-	}
-	h.Levels = levels
-	return h
 }
 
 // secretsOf returns the Secrets that the devices of a host name, each as cluster/namespace/name.

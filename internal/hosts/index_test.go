@@ -21,7 +21,7 @@ import (
 func at(address string) []place { return placesOf(bmcAt(address)) }
 
 func placesOf(d bmc.Device) []place {
-	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}})
+	return places(&bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}})
 }
 
 func bmcAt(address string) bmc.Device {

@@ -199,6 +199,21 @@ func (s *Server) about(resource, name string) *call {
 	return &call{s: s, k: s.kinds[schema.GroupResource{Resource: resource}], q: Request{ResourceAttributes: authorizationv1.ResourceAttributes{Version: "v1", Name: name}}}
 }
 
+// Add stores a new object with its status, without a request: half a million would take long over HTTP. Its UID is set in it.
+func (s *Server) Add(resource schema.GroupVersionResource, o interface {
+	runtime.Object
+	metav1.Object
+}) error {
+	s.mu.RLock()
+	k := s.kinds[resource.GroupResource()]
+	s.mu.RUnlock()
+	if k == nil {
+		return apierrors.NewNotFound(resource.GroupResource(), o.GetName())
+	}
+	what := authorizationv1.ResourceAttributes{Version: resource.Version, Namespace: o.GetNamespace(), Name: o.GetName()}
+	return (&call{s: s, k: k, q: Request{ResourceAttributes: what}, asIs: true}).store(o)
+}
+
 // furnish makes the namespaces of every cluster.
 func (s *Server) furnish() error {
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {

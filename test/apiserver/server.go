@@ -146,6 +146,7 @@ type call struct {
 	r         *http.Request
 	groups    []string // of the user
 	mediaType string
+	asIs      bool // a new object is stored with its status, and without defaults
 }
 
 // parse returns what a request is for; its version is empty if its path is not of resources.

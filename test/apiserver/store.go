@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"sort"
@@ -305,7 +306,8 @@ func (c *call) watch() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), ends)
 	defer cancel()
 	as := serializerOf(c.mediaType).StreamSerializer
-	s := &stream{c, sel, sel.revision, restwatch.NewEncoder(streaming.NewEncoder(as.NewFrameWriter(c.w), as.Serializer), c.encoder(c.mediaType))}
+	to := restwatch.NewEncoder(streaming.NewEncoder(as.NewFrameWriter(c.w), as.Serializer), storedEncoder{c.encoder(c.mediaType)})
+	s := &stream{c, sel, sel.revision, to}
 	if err := s.run(ctx, time.Now().Add(ends)); err != nil { // it is the last event; a client that has gone does not get it
 		_ = s.event(watch.Error, statusOf(err))
 	}
@@ -372,8 +374,31 @@ func (s *stream) initial() error {
 	return s.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
+// storedEncoder encodes an object that is in the encoding of the answer already by copying it. Half a million Nodes are streamed so.
+type storedEncoder struct{ runtime.Encoder }
+
+func (e storedEncoder) Encode(o runtime.Object, w io.Writer) error {
+	if stored, ok := o.(*runtime.Unknown); ok {
+		_, err := w.Write(stored.Raw)
+		return err
+	}
+	return e.Encoder.Encode(o, w)
+}
+
+// asStored reports whether the client gets every object as it is stored.
+func (s *stream) asStored() bool {
+	return s.sel.LabelSelector.Empty() && s.sel.FieldSelector.Empty() && s.sel.prefix == "" && s.mediaType == s.k.stored() && s.q.Version == s.k.gvk.Version
+}
+
 // change sends what a change is to a client that sees the selected objects only.
 func (s *stream) change(c change) error {
+	if c.after != nil && s.asStored() {
+		what := watch.Modified
+		if c.before == nil {
+			what = watch.Added
+		}
+		return s.event(what, &runtime.Unknown{Raw: c.after.raw})
+	}
 	before, err := s.selected(&s.sel, c.before)
 	if err != nil {
 		return err

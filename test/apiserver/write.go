@@ -101,7 +101,7 @@ func (c *call) prepare(o, was object) error {
 	if was != nil {
 		c.k.keep(o, was, c.q.Subresource == "status")
 		errs = validation.ValidateObjectMetaAccessorUpdate(o, was, at)
-	} else if c.k.onCreate != nil {
+	} else if c.k.onCreate != nil && !c.asIs {
 		c.k.onCreate(o)
 	}
 	errs = append(validation.ValidateObjectMetaAccessor(o, c.k.namespaced, validation.NameIsDNSSubdomain, at), errs...)

@@ -8,6 +8,7 @@
 //	                 by others, and a thousand BMCs at once (package power)
 //	bench clusters   many clusters and several daemons over one etcd: hand-over,
 //	                 balance, and whether one cluster slows down others
+//	bench scale      one daemon from 1,000 to 500,000 Nodes (make bench-scale)
 //	bench table      read `go test -bench` output on stdin, print it as tables
 //	bench rejudge    the controller to compare with; bench starts it itself
 //
@@ -16,12 +17,14 @@
 // the fenced under test, load.go the updates, usage.go, share.go, latency.go and many.go
 // the measurements, untouched.go the check that nothing else was acted on,
 // rejudge.go and peer.go the comparison, print.go the tables. clusters.go and
-// clusterclaims.go measure many clusters, on what clustersite.go sets up.
+// clusterclaims.go measure many clusters, on what clustersite.go sets up; scale.go is bench
+// scale, world.go the processes around its daemon.
 package main
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -66,6 +69,12 @@ func run(ctx context.Context, args []string) error {
 		return measurePower(ctx, args[1:])
 	case "clusters":
 		return measureClusters(ctx, args[1:])
+	case apiWord:
+		return serveAPI(ctx, os.Stdin, os.Stdout)
+	case bmcsWord:
+		return serveBMCs(ctx, os.Stdin, os.Stdout)
+	case "scale":
+		return measureScale(ctx, args[1:])
 	}
 	o := Options{Settle: 5 * time.Second, Progress: os.Stderr}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -85,6 +94,45 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return r.Print(os.Stdout)
+}
+
+// measureScale prints the table of all sizes, also if a later one could not be measured.
+func measureScale(ctx context.Context, args []string) error {
+	o := ScaleOptions{Progress: os.Stderr}
+	f := flag.NewFlagSet("bench scale", flag.ContinueOnError)
+	sizes := f.String("nodes", "1000,10000,100000,500000", "numbers of Nodes, each with a Machine and a BMC")
+	most := f.Int("sweep", 100_000, "the most Nodes with which the BMC health check is measured")
+	f.IntVar(&o.Rate, "rate", 100, "Node status updates per second")
+	f.DurationVar(&o.Window, "window", 30*time.Second, "how long CPU is measured")
+	f.IntVar(&o.Samples, "samples", 10, "hosts that are made to fail one after another")
+	f.IntVar(&o.Rounds, "rounds", 1, "intervals for which the BMC health check is measured")
+	f.StringVar(&o.Programs.Fenced, "fenced", "", "the daemon to measure; built if empty")
+	f.StringVar(&o.Programs.Fencectl, "fencectl", "", "its fencectl, if -fenced is given")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("unknown argument %q", f.Arg(0))
+	}
+	var results []*ScaleResult
+	var failed error
+	for text := range strings.SplitSeq(*sizes, ",") {
+		if o.Nodes, failed = strconv.Atoi(text); failed != nil {
+			break
+		}
+		if o.Sweep = 0; o.Nodes <= *most {
+			o.Sweep = time.Minute
+		}
+		var r *ScaleResult
+		if r, failed = MeasureScale(ctx, o); failed != nil {
+			break
+		}
+		results = append(results, r)
+	}
+	if len(results) == 0 {
+		return failed
+	}
+	return errors.Join(PrintScale(os.Stdout, results), failed)
 }
 
 // measurePower is an error, after the tables, when a bound is broken.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// TestMain lets this binary be the peer that Measure starts.
+// TestMain lets this binary be the peer that Measure starts, and the processes of MeasureScale.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == rejudgeWord {
+	if len(os.Args) > 1 && slices.Contains([]string{rejudgeWord, apiWord, bmcsWord}, os.Args[1]) {
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -167,6 +167,16 @@ func (c *Cluster) Unread() (why string) {
 	return why
 }
 
+// Bare implements hosts.Inventory.
+func (c *Cluster) Bare(_, node string) (bare *bmc.Host) {
+	c.Do(func(s *State) {
+		if h, found := s.Entries[node]; found {
+			bare = &h
+		}
+	})
+	return bare
+}
+
 // Find implements hosts.Inventory.
 func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found bool, err error) {
 	c.Do(func(s *State) { h, found = s.Entries[node] })

@@ -139,6 +139,14 @@ func (v inventory) Protected(_, node string) (is bool) {
 func (inventory) Refused(string, string) string { return "" }
 func (inventory) Unread() string                { return "" }
 
+// Bare implements hosts.Inventory.
+func (v inventory) Bare(cluster, node string) *bmc.Host {
+	if e, found, _ := v.Find(context.Background(), cluster, node); found {
+		return &e
+	}
+	return nil
+}
+
 // Find implements hosts.Inventory.
 func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
 	v.inc.i.w.do(func() {

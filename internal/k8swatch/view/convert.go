@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"strings"
 	"sync"
 
@@ -54,7 +56,7 @@ func sizeOf(n *corev1.Node) int {
 // PolicyNode is what is kept of a Node.
 func PolicyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
-		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: ruleAnnotations(n.Annotations),
+		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: sharedMap(ruleAnnotations(n.Annotations)),
 		Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(n.Labels),
@@ -66,6 +68,7 @@ func PolicyNode(n *corev1.Node) *policy.Node {
 			Type: intern(string(c.Type)), Status: intern(string(c.Status)), LastTransition: policy.Bounded(c.LastTransitionTime.Time),
 		})
 	}
+	out.Addresses = make([]string, 0, len(n.Status.Addresses))
 	for _, a := range n.Status.Addresses {
 		out.Addresses = append(out.Addresses, a.Address)
 	}
@@ -99,8 +102,7 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
 		m.Infrastructure.Kind = intern(m.Infrastructure.Kind)
-		m.Labels, m.Annotations = internMap(m.Labels), internMap(m.Annotations)
-		m.Annotations = withoutMarks(m.Annotations)
+		m.Labels, m.Annotations = sharedMap(internMap(m.Labels)), sharedMap(withoutMarks(internMap(m.Annotations)))
 		for i := range m.Conditions {
 			m.Conditions[i].Type, m.Conditions[i].Status = intern(m.Conditions[i].Type), intern(m.Conditions[i].Status)
 		}
@@ -236,6 +238,38 @@ func intern(s string) string {
 	}
 	interned.texts[s] = s
 	return s
+}
+
+// sharedMaps keeps one copy of labels and annotations that many objects have in common, as the Machines of one MachineSet have. Nobody
+// changes a map of an object that was decoded.
+var sharedMaps = struct {
+	mu   sync.Mutex
+	seed maphash.Seed
+	maps map[uint64]map[string]string
+}{seed: maphash.MakeSeed(), maps: map[uint64]map[string]string{}}
+
+// maxSharedMaps is small: a map that is the object's own is of no use to another.
+const maxSharedMaps = 1 << 12
+
+// sharedMap returns the shared copy of a map.
+func sharedMap(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m
+	}
+	var sum uint64 // of all pairs, in any order
+	for k, v := range m {
+		sum += maphash.String(sharedMaps.seed, k)*31 + maphash.String(sharedMaps.seed, v)
+	}
+	sharedMaps.mu.Lock()
+	defer sharedMaps.mu.Unlock()
+	if known, ok := sharedMaps.maps[sum]; ok && maps.Equal(known, m) {
+		return known
+	}
+	if len(sharedMaps.maps) >= maxSharedMaps {
+		clear(sharedMaps.maps)
+	}
+	sharedMaps.maps[sum] = m
+	return m
 }
 
 // lastApplied is kubectl's copy of a whole object.

@@ -53,12 +53,16 @@ type store struct {
 type objectName struct{ namespace, name string }
 
 // entry is one object. If it could not be decoded, value is nil and err says why;
-// it is then neither evaluated nor treated as absent.
+// it is then neither evaluated nor treated as absent. Its name is only the key: half a million Nodes have an entry each.
 type entry struct {
-	id    policy.ObjectID
-	value any
-	err   error
-	mark  *event.RunMark // on its way into the store's marks; nil without one
+	apiVersion string
+	value      any
+	err        error
+}
+
+// id is the identity of an object with a name and an entry.
+func (s *store) id(name objectName, e entry) policy.ObjectID {
+	return policy.ObjectID{APIVersion: e.apiVersion, Kind: s.Kind, Namespace: name.namespace, Name: name.name, OnManagementAPI: s.request && s.side.IsApart()}
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
@@ -67,7 +71,8 @@ var _ cache.ReflectorStore = (*store)(nil)
 type decoded struct {
 	metav1.ObjectMeta // only names and versions
 	entry
-	ours bool // false if it belongs to another cluster
+	mark *event.RunMark // nil without one
+	ours bool           // false if it belongs to another cluster
 }
 
 func (d *decoded) name() objectName { return objectName{d.Namespace, d.Name} }
@@ -92,12 +97,11 @@ func (s *store) decode(obj any) (*decoded, error) {
 	}
 	d := &decoded{ours: true}
 	d.Namespace, d.Name = intern(m.GetNamespace()), m.GetName()
-	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.Kind, Namespace: d.Namespace, Name: d.Name}
+	d.apiVersion = "v1"
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		d.id.APIVersion = intern(u.GetAPIVersion())
-		d.id.OnManagementAPI = s.request && s.side.IsApart()
+		d.apiVersion = intern(u.GetAPIVersion())
 	}
-	d.mark = markOn(d.id, m)
+	d.mark = markOn(s.id(d.name(), d.entry), m)
 	if _, err = revision(m.GetResourceVersion()); err == nil {
 		d.value, err = s.convert(obj)
 	}
@@ -134,7 +138,7 @@ func (s *store) Update(obj any) error {
 		return nil
 	}
 	s.mu.Lock()
-	news := s.put(d.name(), d.entry)
+	news := s.put(d)
 	s.mu.Unlock()
 	if news {
 		s.notifyChange()
@@ -144,21 +148,21 @@ func (s *store) Update(obj any) error {
 
 // put stores an object and journals it. An unchanged object keeps its old value,
 // which others share. s.mu is held.
-func (s *store) put(name objectName, e entry) (news bool) {
+func (s *store) put(d *decoded) (news bool) {
+	name, e := d.name(), d.entry
 	old, had := s.items[name]
 	if s.closed {
 		return false
 	}
-	s.recordMark(name, e.mark)
-	e.mark = nil
-	if had && old.id == e.id && isUnchanged(old, e) {
+	s.recordMark(name, d.mark)
+	if had && old.apiVersion == e.apiVersion && isUnchanged(old, e) {
 		return false
 	}
-	if had && old.id != e.id { // the kind is now served at another version
-		s.side.c.journal.add(policy.Change{ID: old.id})
+	if had && old.apiVersion != e.apiVersion { // the kind is now served at another version
+		s.side.c.journal.add(policy.Change{ID: s.id(name, old)})
 	}
 	s.items[name] = e
-	s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
+	s.side.c.journal.add(policy.Change{ID: s.id(name, e), Value: e.value, Err: e.err})
 	return true
 }
 
@@ -215,7 +219,7 @@ func (s *store) remove(name objectName) {
 func (s *store) forget(name objectName, old entry) {
 	delete(s.items, name)
 	delete(s.marks, name)
-	s.side.c.journal.add(policy.Change{ID: old.id})
+	s.side.c.journal.add(policy.Change{ID: s.id(name, old)})
 }
 
 // Replace implements cache.ReflectorStore with a full list. Objects that it lacks
@@ -225,14 +229,14 @@ func (s *store) Replace(list []any, version string) error {
 	if err != nil {
 		return err
 	}
-	items := make(map[objectName]entry, len(list))
+	items := make(map[objectName]*decoded, len(list))
 	for _, obj := range list {
 		d, err := s.decode(obj)
 		if err != nil {
 			return err
 		}
 		if d.ours {
-			items[d.name()] = d.entry
+			items[d.name()] = d
 		}
 	}
 	s.mu.Lock()
@@ -243,8 +247,11 @@ func (s *store) Replace(list []any, version string) error {
 			news = true
 		}
 	}
-	for name, e := range items {
-		news = s.put(name, e) || news
+	if len(s.items) == 0 {
+		s.items = make(map[objectName]entry, len(items)) // as large as it must be
+	}
+	for _, d := range items {
+		news = s.put(d) || news
 	}
 	s.synced, s.reached = true, at
 	s.updateProven()
@@ -281,8 +288,8 @@ func (s *store) close() {
 // journalAll journals every object again.
 func (s *store) journalAll() {
 	s.mu.Lock()
-	for _, e := range s.items {
-		s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
+	for name, e := range s.items {
+		s.side.c.journal.add(policy.Change{ID: s.id(name, e), Value: e.value, Err: e.err})
 	}
 	s.mu.Unlock()
 	s.notifyChange()
