@@ -20,9 +20,9 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// TestMain lets this binary be the peer that Measure starts.
+// TestMain lets this binary be the programs that Measure starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == rejudgeWord {
+	if len(os.Args) > 1 && (os.Args[1] == rejudgeWord || os.Args[1] == burnWord) {
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func TestMeasure(t *testing.T) {
 	dice.OnlyInSoak(t)
 	r := must.Do(Measure(t.Context(), Options{
-		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Settle: time.Second, Progress: t.Output(),
+		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Rounds: 1, Busy: true, Settle: time.Second, Progress: t.Output(),
 	}))(t)
 	for what, samples := range map[string][]time.Duration{"metal": r.Metal, "cloud": r.Cloud} {
 		require.Len(t, samples, 3, what)
@@ -48,18 +48,21 @@ func TestMeasure(t *testing.T) {
 			assert.Less(t, d, patience, what)
 		}
 	}
-	for what, samples := range map[string][]time.Duration{"fenced": r.Many.Fenced, "baseline": r.Many.Baseline} {
-		require.Len(t, samples, 10, what)
-		for _, d := range samples {
-			assert.Positive(t, d, "%s: nothing is deleted before the timeout is over", what)
+	for load, by := range r.Many {
+		for who, attempts := range by {
+			require.Len(t, attempts, 1, "%d of %d", load, who)
+			require.Len(t, attempts[0].Deleted, 10, "%d of %d", load, who)
+			for _, d := range attempts[0].Deleted {
+				assert.Positive(t, d, "%d of %d: nothing is deleted before the timeout is over", load, who)
+			}
+			for i, used := range attempts[0].UntilLast {
+				assert.Less(t, used, measureTime, sharers[i])
+			}
 		}
-	}
-	for i, used := range r.Many.UntilLast {
-		assert.Less(t, used, measureTime, sharers[i])
 	}
 	assert.Positive(t, r.Start)
 	assert.Positive(t, r.Judgements)
-	for what, u := range map[string]Usage{"fenced": r.Fenced, "peer": r.Peer} {
+	for what, u := range map[string]Usage{"fenced": r.Fenced, "controller": r.Controller, "peer": r.Peer} {
 		assert.Positive(t, u.CPU, what)
 		assert.Less(t, u.CPU, 64.0, what)
 		assert.Greater(t, u.RSS, int64(4<<20), what)
@@ -76,11 +79,12 @@ func TestMeasure(t *testing.T) {
 
 func TestMeasureRefusesTooSmall(t *testing.T) {
 	for name, o := range map[string]Options{
-		"no sample":     {Nodes: 100, Together: 1, Rate: 1, Window: time.Second},
-		"no update":     {Nodes: 100, Samples: 1, Together: 1, Window: time.Second},
-		"no window":     {Nodes: 100, Samples: 1, Together: 1, Rate: 1},
-		"none together": {Nodes: 100, Samples: 1, Rate: 1, Window: time.Second},
-		"only targets":  {Nodes: 2, Samples: 1, Together: 1, Rate: 1, Window: time.Second},
+		"no sample":     {Nodes: 100, Together: 1, Rounds: 1, Rate: 1, Window: time.Second},
+		"no update":     {Nodes: 100, Samples: 1, Together: 1, Rounds: 1, Window: time.Second},
+		"no window":     {Nodes: 100, Samples: 1, Together: 1, Rounds: 1, Rate: 1},
+		"none together": {Nodes: 100, Samples: 1, Rounds: 1, Rate: 1, Window: time.Second},
+		"no round":      {Nodes: 100, Samples: 1, Together: 1, Rate: 1, Window: time.Second},
+		"only targets":  {Nodes: 2, Samples: 1, Together: 1, Rounds: 1, Rate: 1, Window: time.Second},
 	} {
 		_, err := Measure(t.Context(), o)
 		assert.ErrorContains(t, err, "are needed", name)
@@ -240,17 +244,20 @@ func TestPrint(t *testing.T) {
 	r := Result{Options: Options{Nodes: 5000, Rate: 100, Window: 30 * time.Second}, Start: time.Second}
 	r.Metal = []time.Duration{25 * time.Millisecond}
 	r.Cloud = []time.Duration{100 * time.Millisecond}
-	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond},
-		UntilLast: cpuShares{0, 7 * time.Millisecond, 0}}
+	r.Many[quiet] = [][]attempt{
+		{{Deleted: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, UntilLast: cpuShares{0, 7 * time.Millisecond, 0}}},
+		{{Deleted: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond}}},
+	}
 	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Own: 12 << 20, Peak: 50 << 20, Updates: 99.8}
+	r.Controller = Usage{CPU: 0.25, RSS: 200 << 20, Own: 180 << 20, Peak: 200 << 20, Updates: 99.9}
 	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Own: 360 << 20, Peak: 400 << 20, Updates: 99.9}
 	var out bytes.Buffer
 	require.NoError(t, r.Print(&out))
 	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "12.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
 		assert.Contains(t, out.String(), want)
 	}
-	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25",
-		"CPU time of the API server, from the timeout until the last 7.0 ms"} {
+	for _, want := range []string{"first 80.0 ms (80.0 ms) 100.0 ms 0.80 160.0 ms (160.0 ms) 0.50", "last 200.0 ms (200.0 ms) 800.0 ms 0.25 400.0 ms (400.0 ms) 0.50",
+		"CPU time of the API server, from the timeout until the last 7.0 ms (7.0 ms)"} {
 		assert.Contains(t, strings.Join(strings.Fields(out.String()), " "), want)
 	}
 }
