@@ -125,7 +125,7 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 
 once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/demo ./test/browser | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|Where|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -134,7 +134,8 @@ courses: controlplane ## every failpoint course, with the coin tossed anew (SEED
 bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table
 	CGO_ENABLED=0 $(GO) run ./test/bench power
-	CGO_ENABLED=0 $(GO) run ./test/bench
+	CGO_ENABLED=0 $(GO) run ./test/bench -busy
+	CGO_ENABLED=0 $(GO) run ./test/bench -where -samples 1
 
 load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"

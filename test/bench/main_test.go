@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,61 @@ func TestMain(m *testing.M) {
 	}
 	metalTimeout, cloudTimeout, manyTimeout, patience = 40*time.Second, 40500*time.Millisecond, time.Minute, 5*time.Minute
 	os.Exit(m.Run())
+}
+
+// The same for where the time goes.
+func TestWhere(t *testing.T) {
+	dice.OnlyInSoak(t)
+	needStrace(t)
+	r := must.Do(Measure(t.Context(), Options{
+		Nodes: 100, Rate: 20, Window: time.Second, Samples: 1, Together: 10, Rounds: 1, Where: true, Settle: time.Second, Progress: t.Output(),
+	}))(t)
+	w := r.WhereTo
+	require.NotNil(t, w)
+	assert.Len(t, w.Deleted, 10)
+	assert.Len(t, w.stages, 5)
+	for _, s := range w.stages {
+		assert.Len(t, s.at, 10, s.name)
+	}
+	for what, s := range map[string]*spent{
+		"state": w.syncs["state.db"], "audit log": w.syncs["audit.jsonl"], "reads": w.requests["get machines"], "deletions": w.requests["delete machines"],
+	} {
+		require.NotNil(t, s, what)
+		assert.Positive(t, s.took, what)
+	}
+	assert.Equal(t, 10, w.requests["delete machines"].times)
+}
+
+func needStrace(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("strace is not installed: make deps")
+	}
+}
+
+// Lines of strace, also of a call that another thread interrupts, and of Go's garbage collector are read as they come.
+func TestReadTraces(t *testing.T) {
+	from := time.Unix(1790000000, 0)
+	dir := t.TempDir()
+	write := func(text string) string {
+		path := filepath.Join(dir, "text")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	w := Where{syncs: map[string]*spent{}}
+	require.NoError(t, w.readTrace(write(`7 1789999999.900000 fdatasync(9</run/state.db>) = 0 <0.000100>
+7 1790000000.100000 fdatasync(9</run/state.db>) = 0 <0.001000>
+7 1790000000.200000 fdatasync(9</run/state.db> <unfinished ...>
+8 1790000000.210000 fsync(11</run/audit.jsonl>) = 0 <0.002500>
+7 1790000000.230000 <... fdatasync resumed>) = 0 <0.030000>
+8 1790000000.900000 +++ exited with 0 +++
+8 1790000001.100000 fsync(11</run/audit.jsonl>) = 0 <0.002500>
+`), from, from.Add(time.Second)))
+	assert.Equal(t, map[string]*spent{"state.db": {2, 31 * time.Millisecond}, "audit.jsonl": {1, 2500 * time.Microsecond}}, w.syncs)
+	require.NoError(t, w.readCollections(write(`{"msg":"started"}
+gc 1 @0.010s 5%: 0.010+0.20+0.002 ms clock, 0.020+0.10/0.30/0.50+0.005 ms cpu, 4->4->2 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P
+gc 2 @1.500s 3%: 0.010+20+0.002 ms clock, 1.000+2.00/3.00/50.0+0.500 ms cpu, 40->44->22 MB, 44 MB goal, 0 MB stacks, 0 MB globals, 2 P
+`), time.Second, 2*time.Second))
+	assert.Equal(t, spent{1, 6500 * time.Microsecond}, w.gcs)
 }
 
 // A small fleet shows that the measurement measures, which make bench shows on a large one; whether a figure

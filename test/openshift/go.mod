@@ -1,3 +1,5 @@
+// OpenShift's machine-healthcheck controller, which test/bench measures beside fenced, in a module of its own: nothing of it is ever
+// linked into fenced.
 module github.com/fenced/fenced/test/openshift
 
 go 1.26.0
