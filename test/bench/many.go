@@ -110,11 +110,7 @@ func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
 		return attempt{}, ctx.Err()
 	}
 	if load == busy {
-		self, err := os.Executable()
-		if err != nil {
-			return attempt{}, fmt.Errorf("find this program: %w", err)
-		}
-		burner, err := startProcess(b.dir, burnWord, self, burnWord)
+		burner, err := b.startBurner()
 		if err != nil {
 			return attempt{}, err
 		}
@@ -125,7 +121,7 @@ func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
 	if err != nil {
 		return a, fmt.Errorf("%w\nthe end of the log of %s:\n%s", err, p.name, p.logTail())
 	}
-	b.tell("%s: median %s, last %s", b.contestants()[who], milli(quantile(a.Deleted, 0.5)), milli(quantile(a.Deleted, 1)))
+	b.tell("%s: median %s, last %s, CPU times until then %v", b.contestants()[who], milli(quantile(a.Deleted, 0.5)), milli(quantile(a.Deleted, 1)), a.UntilLast)
 	p.stop()
 	return a, b.fleet.renew(ctx, b.cluster)
 }
@@ -143,6 +139,15 @@ func (b *bench) startContestant(ctx context.Context, who int) (*process, error) 
 		return nil, err
 	}
 	return d.process, nil
+}
+
+// startBurner starts the other work of a busy machine.
+func (b *bench) startBurner() (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return startProcess(b.dir, burnWord, self, burnWord)
 }
 
 // burn keeps every processor busy until ctx ends, or for as long as a measurement can take.

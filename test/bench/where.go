@@ -67,6 +67,13 @@ func (b *bench) where(ctx context.Context) (*Where, error) {
 	if !sleep(ctx, b.Settle) {
 		return nil, ctx.Err()
 	}
+	if b.Busy {
+		burner, err := b.startBurner()
+		if err != nil {
+			return nil, err
+		}
+		defer burner.stop()
+	}
 	b.tell("failing %d cloud Machines at the same moment", b.Together)
 	w := &Where{syncs: map[string]*spent{}, requests: map[string]*spent{}, afterwards: map[string]*spent{}}
 	if w.attempt, err = b.together(ctx, d.process); err != nil {
