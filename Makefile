@@ -136,7 +136,7 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 
 once: controlplane deps ## what CI leaves out because it takes long: a small crowd, small benchmarks, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, the chart by Helm 4, a Debian 12, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|MeasureClusters|ScaleMeasures|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|Where|MeasureClusters|ScaleMeasures|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -145,7 +145,8 @@ courses: controlplane ## every failpoint course, with the coin tossed anew (SEED
 bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table
 	CGO_ENABLED=0 $(GO) run ./test/bench power
-	CGO_ENABLED=0 $(GO) run ./test/bench
+	CGO_ENABLED=0 $(GO) run ./test/bench -busy
+	CGO_ENABLED=0 $(GO) run ./test/bench -where -samples 1
 
 bench-clusters: controlplane ## 200 clusters of 500 Nodes, three daemons, an etcd of three members: hand-over, balance, isolation (15 minutes or more, 8 GB)
 	CGO_ENABLED=0 $(GO) run ./test/bench clusters

@@ -4,7 +4,7 @@
 # goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint, lintian and gnupg to check and sign them,
 # dnf and createrepo_c to install them from a repository, debootstrap for another systemd, skopeo, umoci and crun to take and run the image, mandoc to check the man pages,
 # nft to check firewall rules and to cut links, ip and tc to lay them,
-# prometheus with promtool, systemd for its journald, ssh with sshd, curl, and chromium to look at the page of fencectl ui, with axe-core from the npm registry, which finds
+# prometheus with promtool, systemd for its journald, ssh with sshd, curl, strace, and chromium to look at the page of fencectl ui, with axe-core from the npm registry, which finds
 # what a page lacks for screen readers (browser/axe.sh). Says nothing and changes nothing when all is there.
 set -eu
 
@@ -42,6 +42,7 @@ need systemd-cat systemd
 need sshd openssh-server
 need ssh openssh-client
 need curl curl
+need strace strace
 need chromium chromium
 need npm npm
 # The firmware that a machine without a disk stays in.

@@ -55,7 +55,6 @@ type fenced struct {
 	notify   *notifier
 	health   health
 	own      ownBMC
-	garbage  *garbage
 	control  net.Listener
 	reloader *reloader
 }
@@ -76,7 +75,7 @@ func build(ctx context.Context, file string, set []string, hosts config.Hosts, w
 	// What libraries log by themselves goes the same way: stderr may have no reader.
 	zap.RedirectStdLog(log.Named("library"))
 	k8swatch.LogTo(zap.NewStdLog(log.Named("client-go")).Writer())
-	d := &fenced{cfg: cfg, log: log, level: level, garbage: newGarbage()}
+	d := &fenced{cfg: cfg, log: log, level: level}
 	defer func() {
 		if err != nil {
 			_ = log.Sync() // it never fails
@@ -178,7 +177,7 @@ func (d *fenced) pollAfterRun(e event.Event) {
 func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
-		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.garbage.record(d.audit.record), AuditTrouble: d.audit.problem,
+		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record, AuditTrouble: d.audit.problem,
 		Power:  power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: guardLimits(g), Run: runLimits(d.cfg),
 	}
@@ -214,7 +213,6 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 		g.Go(func() error { return door.keep(ctx, d.pages()) })
 	}
 	g.Go(func() error { return d.audit.keep(ctx) })
-	g.Go(func() error { return d.garbage.keep(ctx) })
 	g.Go(func() error { return d.tell(ctx) })
 	g.Go(func() error { return d.reloader.keep(ctx, reloads) })
 	d.notify.send(daemon.SdNotifyReady)

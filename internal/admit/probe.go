@@ -83,17 +83,15 @@ func (p *probe) complete(d cluster.Drafter, check *policy.Check) remediate.Run {
 type probes struct {
 	opt    Options
 	wake   func()
-	looks  *lookSlots  // at the cluster
-	leases *leasesSeen // by all looks, also those of runs
+	looks  *semaphore.Weighted // at the cluster
+	leases *leasesSeen         // by all looks, also those of runs
 
 	mu    sync.Mutex
 	byKey map[string]*probe
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	looks := &lookSlots{free: semaphore.NewWeighted(looksAtMost)}
-	looks.keep()
-	return &probes{opt: opt, wake: wake, looks: looks, leases: newLeasesSeen(), byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: semaphore.NewWeighted(looksAtOnce), leases: newLeasesSeen(), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it
@@ -238,54 +236,8 @@ func sameDraft(probed, now remediate.Run) bool {
 	return reflect.DeepEqual(probed, now)
 }
 
-// How many candidates look at the cluster at the same time. The first of many then becomes a run
-// while others have not begun: if all looked at once, all would wait for the slowest. Looks at
-// the same time share what they read, which saves the API server work. So each look that ends
-// lets one more begin, until there are looksAtMost, or nobody looks. The BMCs are read before that,
-// all at once, because they may hang. // L3
-const (
-	looksAtFirst = 8
-	looksAtMost  = 32
-)
-
-// lookSlots admits candidates to their look at the cluster.
-type lookSlots struct {
-	free *semaphore.Weighted
-
-	mu     sync.Mutex
-	inside int   // who look, or wait for that
-	kept   int64 // slots that nobody may take yet
-}
-
-// keep takes back all slots but looksAtFirst. Nobody uses one.
-func (s *lookSlots) keep() {
-	if n := looksAtMost - looksAtFirst - s.kept; s.free.TryAcquire(n) {
-		s.kept += n
-	}
-}
-
-// enter waits for a slot. Without an error, the caller must call leave.
-func (s *lookSlots) enter(ctx context.Context) error {
-	s.mu.Lock()
-	s.inside++
-	s.mu.Unlock()
-	err := s.free.Acquire(ctx, 1)
-	if err != nil {
-		s.leave(0)
-	}
-	return err
-}
-
-// leave ends a look, which had a slot, or the wait for one.
-func (s *lookSlots) leave(slots int64) {
-	s.free.Release(slots)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.inside--; {
-	case s.inside == 0:
-		s.keep()
-	case s.kept > 0:
-		s.kept--
-		s.free.Release(1)
-	}
-}
+// looksAtOnce is how many candidates may look at the cluster at the same time. The first of many then becomes a run
+// while others have not begun: if all looked at once, all would wait for the slowest, and on a busy machine no run could begin
+// with the look that admitted it. Looks at the same time share what they read. The BMCs are read before that, all at once,
+// because they may hang. // L3
+const looksAtOnce = 16

@@ -168,11 +168,11 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 		p.hostUnread = false
 	}
 	if draft.Manual == nil { // an order goes before
-		if err := ps.looks.enter(ctx); err != nil {
+		if err := ps.looks.Acquire(ctx, 1); err != nil {
 			p.contested = "cannot read whether another controller acts on the target: " + err.Error() // nothing was read
 			return p
 		}
-		defer ps.looks.leave(1)
+		defer ps.looks.Release(1)
 	}
 	ps.probeCluster(ctx, p)
 	return p

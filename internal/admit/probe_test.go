@@ -38,39 +38,32 @@ func (k *slowKube) Look(context.Context, remediate.Run, [][]byte) (f run.Fresh) 
 	return f
 }
 
-// Of many candidates the first need not wait for the last, and each look that ends lets one more
-// begin, up to a limit. The order of a person waits for none of them. When nobody looks any more,
-// the next ones begin as few.
-func TestCandidatesLookFewAtFirst(t *testing.T) {
+// Of many candidates the first need not wait for the last. The order of a person waits for none of them.
+func TestFewCandidatesLookAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := &slowKube{}
 		ps := newProbes(Options{Kube: kube}, func() {})
-		for _, round := range []string{"first", "second"} {
-			kube.most.Store(0)
-			var g sync.WaitGroup
-			var mu sync.Mutex
-			byTime := map[time.Duration]int{}
-			probe := func(draft remediate.Run) {
-				began := time.Now()
-				g.Go(func() {
-					p := ps.probe(t.Context(), draft, nil)
-					assert.Empty(t, p.contested)
-					mu.Lock()
-					defer mu.Unlock()
-					byTime[p.at.Sub(began)]++
-				})
-			}
-			for range 7*looksAtFirst + 2*looksAtMost {
-				probe(remediate.Run{Strategy: remediate.DeleteMachine})
-			}
-			synctest.Wait()
-			assert.EqualValues(t, looksAtFirst, kube.most.Load(), round)
-			probe(remediate.Run{Strategy: remediate.DeleteMachine, Manual: &remediate.Order{Actor: "ada"}})
-			g.Wait()
-			assert.Equal(t, map[time.Duration]int{time.Second: looksAtFirst + 1, 2 * time.Second: 2 * looksAtFirst, 3 * time.Second: 4 * looksAtFirst,
-				4 * time.Second: looksAtMost, 5 * time.Second: looksAtMost}, byTime, round)
-			assert.EqualValues(t, looksAtMost, kube.most.Load(), round)
+		var g sync.WaitGroup
+		var mu sync.Mutex
+		byTime := map[time.Duration]int{}
+		probe := func(draft remediate.Run) {
+			began := time.Now()
+			g.Go(func() {
+				p := ps.probe(t.Context(), draft, nil)
+				assert.Empty(t, p.contested)
+				mu.Lock()
+				defer mu.Unlock()
+				byTime[p.at.Sub(began)]++
+			})
 		}
+		for range 2*looksAtOnce + 1 {
+			probe(remediate.Run{Strategy: remediate.DeleteMachine})
+		}
+		synctest.Wait()
+		probe(remediate.Run{Strategy: remediate.DeleteMachine, Manual: &remediate.Order{Actor: "ada"}})
+		g.Wait()
+		assert.Equal(t, map[time.Duration]int{time.Second: looksAtOnce + 1, 2 * time.Second: looksAtOnce, 3 * time.Second: 1}, byTime)
+		assert.EqualValues(t, looksAtOnce+1, kube.most.Load())
 	})
 }
 
@@ -78,15 +71,13 @@ func TestCandidatesLookFewAtFirst(t *testing.T) {
 func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newProbes(Options{Kube: &slowKube{}}, func() {})
-		for range looksAtFirst {
-			require.NoError(t, ps.looks.enter(t.Context()))
-		}
+		require.NoError(t, ps.looks.Acquire(t.Context(), looksAtOnce))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		p := ps.probe(ctx, remediate.Run{Strategy: remediate.DeleteMachine}, nil)
 		assert.Contains(t, p.contested, "cannot read whether another controller acts")
 		assert.Zero(t, p.look)
-		ps.looks.leave(1)
+		ps.looks.Release(1)
 		assert.Empty(t, ps.probe(t.Context(), remediate.Run{Strategy: remediate.DeleteMachine}, nil).contested)
 	})
 }

@@ -31,7 +31,14 @@ type Options struct {
 	Samples int // of each kind of target
 	// Together is how many more cloud Machines fail at the same moment.
 	Together int
-	Settle   time.Duration // between a start and a measurement
+	// Rounds is how often they fail, for fenced and for OpenShift's controller; with Busy also while every processor has other work.
+	Rounds int
+	Busy   bool
+	// Also are other builds of fenced that are measured in these rounds.
+	Also []string
+	// Where measures only where the time of fenced goes meanwhile.
+	Where  bool
+	Settle time.Duration // between a start and a measurement
 	// Progress is told what happens; it takes minutes.
 	Progress io.Writer
 }
@@ -45,7 +52,9 @@ type Result struct {
 	// deadline to the arrival of the Machine's DELETE at the API server.
 	Metal, Cloud []time.Duration
 	Many         Many
-	Fenced, Peer Usage
+	WhereTo      *Where // nil unless it is asked for
+	// Fenced, Controller and Peer are fenced, OpenShift's controller and the rejudger.
+	Fenced, Controller, Peer Usage
 	// Judgements is how often a second the peer judged everything.
 	Judgements float64
 }
@@ -58,18 +67,20 @@ type bench struct {
 	Options
 	dir      string
 	programs scene.Programs
-	cluster  *rig.ControlPlane
-	fleet    *fleet
-	metal    *metal
-	load     *load
-	result   Result
+	// controller is the program of OpenShift's controller.
+	controller string
+	cluster    *rig.ControlPlane
+	fleet      *fleet
+	metal      *metal
+	load       *load
+	result     Result
 }
 
 // Measure sets up a control plane with a fleet, measures, and takes everything
 // down again. It is an error when fenced acted on anything but the targets.
 func Measure(ctx context.Context, o Options) (r *Result, err error) {
-	if o.Samples < 1 || o.Rate < 1 || o.Together < 1 || o.Nodes < 2*o.Samples+o.Together+kubelets || o.Window < time.Second {
-		return nil, fmt.Errorf("at least one sample, one Machine that fails together with others, one update a second, a window of 1s, and %d Nodes more than targets are needed", kubelets)
+	if o.Samples < 1 || o.Rate < 1 || o.Together < 1 || o.Rounds < 1 || o.Nodes < 2*o.Samples+o.Together+kubelets || o.Window < time.Second {
+		return nil, fmt.Errorf("at least one sample, one Machine that fails together with others, one round of that, one update a second, a window of 1s, and %d Nodes more than targets are needed", kubelets)
 	}
 	b := &bench{Options: o, result: Result{Options: o}}
 	if b.dir, err = os.MkdirTemp("", "fenced-bench-"); err != nil {
@@ -86,8 +97,14 @@ func Measure(ctx context.Context, o Options) (r *Result, err error) {
 	if b.programs, err = scene.Build(ctx, b.dir, false); err != nil {
 		return nil, err
 	}
+	options := rig.Options{Progress: o.Progress, NoManager: true, Dir: b.dir}
+	if o.Where {
+		options.AuditReads = rig.FencedUser
+	} else if b.controller, err = rig.HealthCheckController(ctx, o.Progress); err != nil {
+		return nil, err
+	}
 	b.tell("starting etcd and kube-apiserver")
-	if b.cluster, err = rig.Start(ctx, rig.Options{Progress: o.Progress, NoManager: true, Dir: b.dir}); err != nil {
+	if b.cluster, err = rig.Start(ctx, options); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -130,17 +147,24 @@ func (b *bench) underLoad(ctx context.Context) error {
 	g.Go(func() error { return b.load.run(ctx) })
 	g.Go(func() error {
 		defer cancel() // ends the load
-		if err := b.measureFenced(ctx); err != nil {
+		if b.Options.Where {
+			w, err := b.where(ctx)
+			b.result.WhereTo = w
 			return err
 		}
-		return b.measurePeer(ctx)
+		for _, measure := range []func(context.Context) error{b.rounds, b.measureFenced, b.measureController, b.measurePeer} {
+			if err := measure(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return g.Wait()
 }
 
 func (b *bench) measureFenced(ctx context.Context) error {
 	b.tell("starting fenced under %d updates/s", b.Rate)
-	d, err := b.startDaemon(ctx)
+	d, err := b.startDaemon(ctx, b.programs.Fenced)
 	if err != nil {
 		return err
 	}
@@ -148,9 +172,6 @@ func (b *bench) measureFenced(ctx context.Context) error {
 	b.result.Start = d.took
 	if b.result.Fenced, err = b.usage(ctx, d.process); err != nil {
 		return err
-	}
-	if err := b.together(ctx, d.process); err != nil {
-		return fmt.Errorf("%w\nthe end of fenced's log:\n%s", err, d.logTail())
 	}
 	b.tell("failing %d hosts and %d cloud Machines, one after another", b.Samples, b.Samples)
 	if err := b.latencies(ctx); err != nil {
@@ -161,6 +182,17 @@ func (b *bench) measureFenced(ctx context.Context) error {
 	}
 	peak, err := d.peak() // with the runs in it
 	b.result.Fenced.Peak = max(b.result.Fenced.Peak, peak)
+	return err
+}
+
+// measureController measures what OpenShift's controller costs under the same load.
+func (b *bench) measureController(ctx context.Context) error {
+	p, err := b.startController(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	b.result.Controller, err = b.usage(ctx, p)
 	return err
 }
 
@@ -229,28 +261,36 @@ guards:
 // daemon is the fenced under test.
 type daemon struct {
 	*process
-	took time.Duration // until all Nodes were judged
+	dir   string
+	began time.Time
+	took  time.Duration // until all Nodes were judged
 }
 
-func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
-
-// startDaemon starts the fenced that ships, and waits until it has judged the
+// startDaemon starts the fenced that ships, without any state, and waits until it has judged the
 // whole fleet.
-func (b *bench) startDaemon(ctx context.Context) (*daemon, error) {
-	if err := b.writeConfig(); err != nil {
+func (b *bench) startDaemon(ctx context.Context, program string) (*daemon, error) {
+	dir, err := os.MkdirTemp(b.dir, "fenced-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for fenced: %w", err)
+	}
+	if err := b.writeConfig(dir); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	p, err := startProcess(b.dir, "fenced", b.programs.Fenced, "--config", b.path("fenced.yaml"))
+	args := []string{"--config", filepath.Join(dir, "fenced.yaml")}
+	if b.Options.Where {
+		program, args = traced(dir, program, args...)
+	}
+	p, err := startProcess(dir, "fenced", program, args...)
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{process: p}
+	d := &daemon{process: p, dir: dir, began: began}
 	if err := d.await(ctx, b); err != nil {
 		p.stop()
 		return nil, fmt.Errorf("%w\nthe end of fenced's log:\n%s", err, p.logTail())
 	}
-	d.took = time.Since(began)
+	d.took = time.Since(d.began)
 	return d, nil
 }
 
@@ -258,7 +298,7 @@ func (b *bench) startDaemon(ctx context.Context) (*daemon, error) {
 func (d *daemon) await(ctx context.Context, b *bench) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	client := api.New(b.path("fenced.sock"))
+	client := api.New(filepath.Join(d.dir, "fenced.sock"))
 	var last error
 	for sleep(ctx, startPoll) {
 		if d.ended() {
@@ -293,35 +333,35 @@ func (b *bench) judged(s wire.Status) error {
 
 // writeConfig writes fenced.yaml, hosts.d with a BMC for every metal host, and
 // an empty policies.d.
-func (b *bench) writeConfig() error {
+func (b *bench) writeConfig(to string) error {
 	kubeconfig, err := b.cluster.Kubeconfig(rig.FencedUser)
 	if err != nil {
 		return err
 	}
-	hosts, err := yaml.Marshal(map[string]any{"hosts": b.hosts()})
+	hosts, err := yaml.Marshal(map[string]any{"hosts": b.hosts(to)})
 	if err != nil {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
-	text := fmt.Sprintf(configuration, clusterName, kubeconfig, b.path("fenced.sock"), 2*b.Samples+b.Together+1)
+	text := fmt.Sprintf(configuration, clusterName, kubeconfig, filepath.Join(to, "fenced.sock"), 2*b.Samples+b.Together+1)
 	files := map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)}
 	for _, dir := range []string{"hosts.d", "policies.d"} {
-		if err := os.Mkdir(b.path(dir), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(to, dir), 0o700); err != nil {
 			return fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
 	for name, data := range files {
-		if err := os.WriteFile(b.path(name), data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(to, name), data, 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) hosts() []any {
+func (b *bench) hosts(dir string) []any {
 	var hosts []any
 	add := func(node, address string) {
 		hosts = append(hosts, map[string]any{
-			"node": node, "bmc": map[string]any{"address": address, "username": user, "passwordFile": b.path("password")},
+			"node": node, "bmc": map[string]any{"address": address, "username": user, "passwordFile": filepath.Join(dir, "password")},
 		})
 	}
 	for i, n := range b.fleet.metal {

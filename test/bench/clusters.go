@@ -346,7 +346,7 @@ func (s *site) decide(ctx context.Context, condition int) ([]time.Duration, erro
 			return nil, fmt.Errorf("wait until the BMC of %s in %s is asked: %w", m.nodes[condition].Name, m.name, waiting.Err())
 		}
 		cancel()
-		recovered(m.nodes[condition])
+		ready(m.nodes[condition], time.Now())
 		if err := m.update(ctx, condition); err != nil {
 			return nil, err
 		}

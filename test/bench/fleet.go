@@ -32,7 +32,6 @@ const (
 	metalPool = "metal"
 	cloudPool = "cloud"
 	manyPool  = "many"
-	sparePool = "spare"
 	// writers is how many objects are created at once.
 	writers = 16
 )
@@ -43,8 +42,7 @@ type fleet struct {
 	metal      []*corev1.Node       // targets with a BMC
 	cloud      []*corev1.Node       // targets whose Machine is to be deleted
 	together   []*corev1.Node       // the same, at one moment
-	spares     []string             // Machines without a Node, which the baseline deletes
-	bystanders []*corev1.Node       // metal too; nothing happens to them but updates
+	bystanders []*corev1.Node       // with a BMC, too; nothing happens to them but updates
 	others     []string             // the names of the bystanders
 	// UIDs by name, as created.
 	nodes, machines map[string]string
@@ -52,8 +50,8 @@ type fleet struct {
 }
 
 // createFleet creates Nodes, Machines, and three MachineHealthChecks: one of
-// OpenShift's bare-metal strategy for all Nodes but a few, and two that delete for
-// the few.
+// OpenShift's bare-metal strategy for a quarter of them, one that deletes for the others, and one that deletes
+// for the few that fail one after another.
 func createFleet(ctx context.Context, c *rig.ControlPlane, o Options, m *metal) (*fleet, error) {
 	client, err := protobufClient(c)
 	if err != nil {
@@ -88,19 +86,25 @@ func createFleet(ctx context.Context, c *rig.ControlPlane, o Options, m *metal) 
 			return nil, err
 		}
 	}
-	return f, f.createSpares(ctx, c, o.Together)
+	return f, nil
 }
 
-// createSpares creates Machines that no check selects.
-func (f *fleet) createSpares(ctx context.Context, c *rig.ControlPlane, n int) error {
-	for i := range n {
-		f.spares = append(f.spares, fmt.Sprintf("%s%03d", sparePrefix, i))
-	}
+// renew makes the Nodes that failed together Ready, and gives each a new Machine, as if the old ones had been replaced.
+func (f *fleet) renew(ctx context.Context, c *rig.ControlPlane) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
-	for _, name := range f.spares {
+	for i := range f.together {
 		g.Go(func() error {
-			_, err := f.createMachine(ctx, c, name, sparePool)
+			n, err := f.client.CoreV1().Nodes().Get(ctx, f.together[i].Name, metav1.GetOptions{})
+			if err == nil {
+				ready(n, time.Now().Truncate(time.Second))
+				n, err = f.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+			}
+			if err != nil {
+				return fmt.Errorf("make Node %s Ready again: %w", f.together[i].Name, err)
+			}
+			f.together[i] = n
+			_, err = f.createMachine(ctx, c, n.Name, manyPool)
 			return err
 		})
 	}
@@ -155,7 +159,7 @@ func (f *fleet) poolOf(i int) string {
 		return metalPool
 	case i < len(f.cloud):
 		return cloudPool
-	case i < len(f.cloud)+len(f.together):
+	case i < len(f.cloud)+len(f.together), i%4 > 0: // the updates of most Nodes are for the check of those that fail together, as in a cluster
 		return manyPool
 	}
 	return metalPool
@@ -426,13 +430,13 @@ func fail(n *corev1.Node, since time.Time) {
 	}
 }
 
-// recovered makes a Node Ready again.
-func recovered(n *corev1.Node) {
+// ready is the end of that.
+func ready(n *corev1.Node, since time.Time) {
 	for i := range n.Status.Conditions {
 		c := &n.Status.Conditions[i]
 		if c.Type == corev1.NodeReady {
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-			c.LastTransitionTime = metav1.Now()
+			c.LastTransitionTime = metav1.NewTime(since)
 		}
 	}
 }

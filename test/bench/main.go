@@ -4,6 +4,7 @@
 // everything again at every event.
 //
 //	bench            set up a fleet, measure, print the tables (make bench)
+//	bench -where     the same fleet: where the time goes when many Machines fail together
 //	bench power      what making certain that a host is off costs, by fenced and
 //	                 by others, and a thousand BMCs at once (package power)
 //	bench clusters   many clusters and several daemons over one etcd: hand-over,
@@ -11,13 +12,11 @@
 //	bench scale      one daemon from 1,000 to 500,000 Nodes (make bench-scale)
 //	bench table      read `go test -bench` output on stdin, print it as tables
 //	bench rejudge    the controller to compare with; bench starts it itself
+//	bench burn       the other work of a busy machine; bench starts it itself
 //
-// The files in the order of a measurement: bench.go runs it, fleet.go, node.go
-// and machine.go are what stands in the cluster, metal.go the BMCs, daemon.go
-// the fenced under test, load.go the updates, usage.go, share.go, latency.go and many.go
-// the measurements, untouched.go the check that nothing else was acted on,
-// rejudge.go and peer.go the comparison, print.go the tables. clusters.go and
-// clusterclaims.go measure many clusters, on what clustersite.go sets up; scale.go is bench
+// The files in the order of a measurement: bench.go runs it, fleet.go is what stands in the cluster and the BMCs, usage.go
+// the updates and what programs cost, many.go what fails together, where.go where its time goes, main.go the tables.
+// clusters.go and clusterclaims.go measure many clusters, on what clustersite.go sets up; scale.go is bench
 // scale, world.go the processes around its daemon.
 package main
 
@@ -63,6 +62,8 @@ func run(ctx context.Context, args []string) error {
 		return table(os.Stdin, os.Stdout)
 	case rejudgeWord:
 		return rejudge(ctx, args[1:], os.Stdin, os.Stdout)
+	case burnWord:
+		return burn(ctx)
 	case power.WorkerWord:
 		return power.Serve(ctx, os.Stdin, os.Stdout)
 	case "power":
@@ -83,6 +84,13 @@ func run(ctx context.Context, args []string) error {
 	f.DurationVar(&o.Window, "window", 30*time.Second, "how long CPU is measured")
 	f.IntVar(&o.Samples, "samples", 20, "hosts, and cloud Machines, that are made to fail one after another")
 	f.IntVar(&o.Together, "together", 100, "cloud Machines that are made to fail at the same moment")
+	f.IntVar(&o.Rounds, "rounds", 3, "how often they fail, for fenced and for OpenShift's controller in turn")
+	f.BoolVar(&o.Busy, "busy", false, "measure these rounds also while every processor has other work")
+	f.Func("also", "another build of fenced to measure in these rounds (repeatable)", func(program string) error {
+		o.Also = append(o.Also, program)
+		return nil
+	})
+	f.BoolVar(&o.Where, "where", false, "measure only where the time of fenced goes when many fail at the same moment; needs strace")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -92,6 +100,9 @@ func run(ctx context.Context, args []string) error {
 	r, err := Measure(ctx, o)
 	if err != nil {
 		return err
+	}
+	if r.WhereTo != nil {
+		return r.WhereTo.Print(os.Stdout)
 	}
 	return r.Print(os.Stdout)
 }
@@ -173,18 +184,24 @@ func (r *Result) Print(out io.Writer) error {
 	r.latencyRow(w, "timeout over -> first byte at the BMC", r.Metal)
 	r.latencyRow(w, "timeout over -> DELETE of a Machine at the API server", r.Cloud)
 	fmt.Fprintln(w)
-	r.manyRows(w)
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "cost\tfenced\tre-judge everything per event\tpeer / fenced\tbound\tfenced / bound")
-	fmt.Fprintf(w, "CPU over %s, of one core\t%.2f %%\t%.2f %%\t%.1f\t%.0f %%\t%.2f\n", r.Window,
-		100*r.Fenced.CPU, 100*r.Peer.CPU, r.Peer.CPU/r.Fenced.CPU, 100*boundCPU, r.Fenced.CPU/boundCPU)
-	fmt.Fprintf(w, "resident memory\t%s\t%s\t%.1f\t%s\t%.2f\n", mebi(r.Fenced.RSS), mebi(r.Peer.RSS),
-		float64(r.Peer.RSS)/float64(r.Fenced.RSS), mebi(boundRSS), float64(r.Fenced.RSS)/boundRSS)
-	fmt.Fprintf(w, "of it no pages of the program\t%s\t%s\t%.1f\t-\t-\n", mebi(r.Fenced.Own), mebi(r.Peer.Own), float64(r.Peer.Own)/float64(r.Fenced.Own))
-	fmt.Fprintf(w, "most memory ever\t%s\t%s\t%.1f\t-\t-\n", mebi(r.Fenced.Peak), mebi(r.Peer.Peak), float64(r.Peer.Peak)/float64(r.Fenced.Peak))
-	fmt.Fprintf(w, "updates/s during its window\t%.1f\t%.1f\t-\t-\t-\n", r.Fenced.Updates, r.Peer.Updates)
-	fmt.Fprintf(w, "full judgements/s\t-\t%.1f\t-\t-\t-\n", r.Judgements)
-	fmt.Fprintf(w, "start -> armed, all Nodes judged\t%s\t-\t-\t-\t-\n", milli(r.Start))
+	r.Many.print(w, r.contestants())
+	fmt.Fprintln(w, "cost\tfenced\tOpenShift's controller\tthat / fenced\tre-judge everything per event\tthat / fenced\tbound\tfenced / bound")
+	costs := func(what string, of func(Usage) float64, show func(float64) string, bound float64) {
+		fenced, controller, peer := of(r.Fenced), of(r.Controller), of(r.Peer)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%.1f", what, show(fenced), show(controller), controller/fenced, show(peer), peer/fenced)
+		if bound > 0 {
+			fmt.Fprintf(w, "\t%s\t%.2f", show(bound), fenced/bound)
+		}
+		fmt.Fprintln(w)
+	}
+	memory := func(v float64) string { return mebi(int64(v)) }
+	costs(fmt.Sprintf("CPU over %s, of one core", r.Window), func(u Usage) float64 { return u.CPU }, func(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }, boundCPU)
+	costs("resident memory", func(u Usage) float64 { return float64(u.RSS) }, memory, boundRSS)
+	costs("of it no pages of the program", func(u Usage) float64 { return float64(u.Own) }, memory, 0)
+	costs("most memory ever", func(u Usage) float64 { return float64(u.Peak) }, memory, 0)
+	fmt.Fprintf(w, "updates/s during its window\t%.1f\t%.1f\t-\t%.1f\n", r.Fenced.Updates, r.Controller.Updates, r.Peer.Updates)
+	fmt.Fprintf(w, "full judgements/s\t-\t-\t-\t%.1f\n", r.Judgements)
+	fmt.Fprintf(w, "start -> armed, all Nodes judged\t%s\n", milli(r.Start))
 	return w.Flush()
 }
 

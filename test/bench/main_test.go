@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +23,9 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// TestMain lets this binary be the peer that Measure starts, and the processes of MeasureScale.
+// TestMain lets this binary be the programs that Measure starts, and those of MeasureScale.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{rejudgeWord, apiWord, bmcsWord}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{rejudgeWord, burnWord, apiWord, bmcsWord}, os.Args[1]) {
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -34,13 +36,68 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// The same for where the time goes.
+func TestWhere(t *testing.T) {
+	dice.OnlyInSoak(t)
+	needStrace(t)
+	r := must.Do(Measure(t.Context(), Options{
+		Nodes: 100, Rate: 20, Window: time.Second, Samples: 1, Together: 10, Rounds: 1, Where: true, Settle: time.Second, Progress: t.Output(),
+	}))(t)
+	w := r.WhereTo
+	require.NotNil(t, w)
+	assert.Len(t, w.Deleted, 10)
+	assert.Len(t, w.stages, 5)
+	for _, s := range w.stages {
+		assert.Len(t, s.at, 10, s.name)
+	}
+	for what, s := range map[string]*spent{
+		"state": w.syncs["state.db"], "audit log": w.syncs["audit.jsonl"], "reads": w.requests["get machines"], "deletions": w.requests["delete machines"],
+	} {
+		require.NotNil(t, s, what)
+		assert.Positive(t, s.took, what)
+	}
+	assert.Equal(t, 10, w.requests["delete machines"].times)
+}
+
+func needStrace(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("strace is not installed: make deps")
+	}
+}
+
+// Lines of strace, also of a call that another thread interrupts, and of Go's garbage collector are read as they come.
+func TestReadTraces(t *testing.T) {
+	from := time.Unix(1790000000, 0)
+	dir := t.TempDir()
+	write := func(text string) string {
+		path := filepath.Join(dir, "text")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	w := Where{syncs: map[string]*spent{}}
+	require.NoError(t, w.readTrace(write(`7 1789999999.900000 fdatasync(9</run/state.db>) = 0 <0.000100>
+7 1790000000.100000 fdatasync(9</run/state.db>) = 0 <0.001000>
+7 1790000000.200000 fdatasync(9</run/state.db> <unfinished ...>
+8 1790000000.210000 fsync(11</run/audit.jsonl>) = 0 <0.002500>
+7 1790000000.230000 <... fdatasync resumed>) = 0 <0.030000>
+8 1790000000.900000 +++ exited with 0 +++
+8 1790000001.100000 fsync(11</run/audit.jsonl>) = 0 <0.002500>
+`), from, from.Add(time.Second)))
+	assert.Equal(t, map[string]*spent{"state.db": {2, 31 * time.Millisecond}, "audit.jsonl": {1, 2500 * time.Microsecond}}, w.syncs)
+	require.NoError(t, w.readCollections(write(`{"msg":"started"}
+gc 1 @0.010s 5%: 0.010+0.20+0.002 ms clock, 0.020+0.10/0.30/0.50+0.005 ms cpu, 4->4->2 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P
+gc 2 @1.500s 3%: 0.010+20+0.002 ms clock, 1.000+2.00/3.00/50.0+0.500 ms cpu, 40->44->22 MB, 44 MB goal, 0 MB stacks, 0 MB globals, 2 P
+`), time.Second, 2*time.Second))
+	assert.Equal(t, spent{1, 6500 * time.Microsecond}, w.gcs)
+}
+
 // A small fleet shows that the measurement measures, which make bench shows on a large one; whether a figure
 // is good is for `make bench` on an idle machine. Measure itself fails when a Node or a
 // Machine that is no target is touched, or the BMC of a healthy host is asked.
 func TestMeasure(t *testing.T) {
 	dice.OnlyInSoak(t)
 	r := must.Do(Measure(t.Context(), Options{
-		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Settle: time.Second, Progress: t.Output(),
+		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Rounds: 1, Busy: true, Settle: time.Second, Progress: t.Output(),
 	}))(t)
 	for what, samples := range map[string][]time.Duration{"metal": r.Metal, "cloud": r.Cloud} {
 		require.Len(t, samples, 3, what)
@@ -49,18 +106,21 @@ func TestMeasure(t *testing.T) {
 			assert.Less(t, d, patience, what)
 		}
 	}
-	for what, samples := range map[string][]time.Duration{"fenced": r.Many.Fenced, "baseline": r.Many.Baseline} {
-		require.Len(t, samples, 10, what)
-		for _, d := range samples {
-			assert.Positive(t, d, "%s: nothing is deleted before the timeout is over", what)
+	for load, by := range r.Many {
+		for who, attempts := range by {
+			require.Len(t, attempts, 1, "%d of %d", load, who)
+			require.Len(t, attempts[0].Deleted, 10, "%d of %d", load, who)
+			for _, d := range attempts[0].Deleted {
+				assert.Positive(t, d, "%d of %d: nothing is deleted before the timeout is over", load, who)
+			}
+			for i, used := range attempts[0].UntilLast {
+				assert.Less(t, used, measureTime, sharers[i])
+			}
 		}
-	}
-	for i, used := range r.Many.UntilLast {
-		assert.Less(t, used, measureTime, sharers[i])
 	}
 	assert.Positive(t, r.Start)
 	assert.Positive(t, r.Judgements)
-	for what, u := range map[string]Usage{"fenced": r.Fenced, "peer": r.Peer} {
+	for what, u := range map[string]Usage{"fenced": r.Fenced, "controller": r.Controller, "peer": r.Peer} {
 		assert.Positive(t, u.CPU, what)
 		assert.Less(t, u.CPU, 64.0, what)
 		assert.Greater(t, u.RSS, int64(4<<20), what)
@@ -77,11 +137,12 @@ func TestMeasure(t *testing.T) {
 
 func TestMeasureRefusesTooSmall(t *testing.T) {
 	for name, o := range map[string]Options{
-		"no sample":     {Nodes: 100, Together: 1, Rate: 1, Window: time.Second},
-		"no update":     {Nodes: 100, Samples: 1, Together: 1, Window: time.Second},
-		"no window":     {Nodes: 100, Samples: 1, Together: 1, Rate: 1},
-		"none together": {Nodes: 100, Samples: 1, Rate: 1, Window: time.Second},
-		"only targets":  {Nodes: 2, Samples: 1, Together: 1, Rate: 1, Window: time.Second},
+		"no sample":     {Nodes: 100, Together: 1, Rounds: 1, Rate: 1, Window: time.Second},
+		"no update":     {Nodes: 100, Samples: 1, Together: 1, Rounds: 1, Window: time.Second},
+		"no window":     {Nodes: 100, Samples: 1, Together: 1, Rounds: 1, Rate: 1},
+		"none together": {Nodes: 100, Samples: 1, Rounds: 1, Rate: 1, Window: time.Second},
+		"no round":      {Nodes: 100, Samples: 1, Together: 1, Rate: 1, Window: time.Second},
+		"only targets":  {Nodes: 2, Samples: 1, Together: 1, Rounds: 1, Rate: 1, Window: time.Second},
 	} {
 		_, err := Measure(t.Context(), o)
 		assert.ErrorContains(t, err, "are needed", name)
@@ -241,17 +302,20 @@ func TestPrint(t *testing.T) {
 	r := Result{Options: Options{Nodes: 5000, Rate: 100, Window: 30 * time.Second}, Start: time.Second}
 	r.Metal = []time.Duration{25 * time.Millisecond}
 	r.Cloud = []time.Duration{100 * time.Millisecond}
-	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond},
-		UntilLast: cpuShares{0, 7 * time.Millisecond, 0}}
+	r.Many[quiet] = [][]attempt{
+		{{Deleted: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, UntilLast: cpuShares{0, 7 * time.Millisecond, 0}}},
+		{{Deleted: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond}}},
+	}
 	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Own: 12 << 20, Peak: 50 << 20, Updates: 99.8}
+	r.Controller = Usage{CPU: 0.25, RSS: 200 << 20, Own: 180 << 20, Peak: 200 << 20, Updates: 99.9}
 	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Own: 360 << 20, Peak: 400 << 20, Updates: 99.9}
 	var out bytes.Buffer
 	require.NoError(t, r.Print(&out))
 	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "12.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
 		assert.Contains(t, out.String(), want)
 	}
-	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25",
-		"CPU time of the API server, from the timeout until the last 7.0 ms"} {
+	for _, want := range []string{"first 80.0 ms (80.0 ms) 100.0 ms 0.80 160.0 ms (160.0 ms) 0.50", "last 200.0 ms (200.0 ms) 800.0 ms 0.25 400.0 ms (400.0 ms) 0.50",
+		"CPU time of the API server, from the timeout until the last 7.0 ms (7.0 ms)"} {
 		assert.Contains(t, strings.Join(strings.Fields(out.String()), " "), want)
 	}
 }

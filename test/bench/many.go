@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,72 +33,195 @@ import (
 )
 
 // manyTimeout leaves time to make all of them fail before the first deadline. The test has a longer one.
-var manyTimeout = 8 * time.Second
+var manyTimeout = 6 * time.Second
 
 const (
-	// sparePrefix names the Machines that the baseline deletes.
-	sparePrefix = "spare-"
-	// aftermath is for how long after the last deletion fenced is measured: runs end, slots are
+	// aftermath is for how long after the last deletion a program is measured: runs end, slots are
 	// freed.
 	aftermath = 2 * time.Second
 	// lookAgain is between two looks at the audit log of the API server.
 	lookAgain = 2 * time.Second
+	// burnWord is the argument that makes this program the other work of a busy machine.
+	burnWord = "burn"
 )
 
-// Many is what became of Machines that failed at the same moment.
-type Many struct {
-	// Fenced is from the deadline to the arrival of each Machine's DELETE at the API server.
-	Fenced []time.Duration
-	// Baseline is the same for a client that only deletes as many Machines, one after another,
-	// as a controller with one worker does. It reads nothing and saves nothing.
-	Baseline []time.Duration
-	// UntilLast is the CPU time of fenced and of the control plane from the deadline until the last
+// The programs that are compared, one after the other: each round begins with another one. After these two come other builds of fenced.
+const (
+	byFenced = iota
+	byController
+	byOther
+)
+
+// The machine does nothing else, or each of its processors has a loop of another program to run.
+const (
+	quiet = iota
+	busy
+)
+
+// attempt is what became of Machines that failed at the same moment.
+type attempt struct {
+	// From is when the timeout was over.
+	From time.Time
+	// Deleted is from the timeout to the arrival of each Machine's DELETE at the API server, in order.
+	Deleted []time.Duration
+	// UntilLast is the CPU time of the program and of the control plane from the timeout until the last
 	// DELETE.
 	UntilLast cpuShares
-	// CPU is what fenced used from the failure until the aftermath. Peak is the most memory.
+	// CPU is what the program used from the failure until the aftermath. Peak is the most memory since its start.
 	CPU  time.Duration
 	Peak int64
 }
 
-// together makes many cloud Machines fail in the same second, and measures when fenced deletes
-// them. Then it measures the baseline.
-func (b *bench) together(ctx context.Context, p *process) error {
-	b.tell("failing %d cloud Machines at the same moment", b.Together)
+// Many has the attempts of all rounds, by how busy the machine was and by whose they are.
+type Many [2][][]attempt
+
+// contestants are the names of the programs.
+func (o *Options) contestants() []string {
+	return append([]string{"fenced", "OpenShift's controller"}, o.Also...)
+}
+
+// rounds measures both programs in turn: quiet and then, if asked for, busy.
+func (b *bench) rounds(ctx context.Context) error {
+	n := len(b.contestants())
+	b.result.Many = Many{quiet: make([][]attempt, n), busy: make([][]attempt, n)}
+	for round := range b.Rounds {
+		for load := quiet; load <= busy && (load == quiet || b.Busy); load++ {
+			for i := range n {
+				who := (round + load + i) % n
+				a, err := b.round(ctx, who, load)
+				if err != nil {
+					return err
+				}
+				b.result.Many[load][who] = append(b.result.Many[load][who], a)
+			}
+		}
+	}
+	return nil
+}
+
+// round starts a program, has Machines fail for it, and ends it again.
+func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
+	p, err := b.startContestant(ctx, who)
+	if err != nil {
+		return attempt{}, err
+	}
+	defer p.stop()
+	if !sleep(ctx, b.Settle) {
+		return attempt{}, ctx.Err()
+	}
+	if load == busy {
+		burner, err := b.startBurner()
+		if err != nil {
+			return attempt{}, err
+		}
+		defer burner.stop()
+	}
+	b.tell("failing %d cloud Machines at the same moment for %s, %s", b.Together, p.name, [...]string{"quiet", "busy"}[load])
+	a, err := b.together(ctx, p)
+	if err != nil {
+		return a, fmt.Errorf("%w\nthe end of the log of %s:\n%s", err, p.name, p.logTail())
+	}
+	b.tell("%s: median %s, last %s, CPU times until then %v", b.contestants()[who], milli(quantile(a.Deleted, 0.5)), milli(quantile(a.Deleted, 1)), a.UntilLast)
+	p.stop()
+	return a, b.fleet.renew(ctx, b.cluster)
+}
+
+func (b *bench) startContestant(ctx context.Context, who int) (*process, error) {
+	program := b.programs.Fenced
+	switch {
+	case who == byController:
+		return b.startController(ctx)
+	case who >= byOther:
+		program = b.Also[who-byOther]
+	}
+	d, err := b.startDaemon(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	return d.process, nil
+}
+
+// startBurner starts the other work of a busy machine.
+func (b *bench) startBurner() (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return startProcess(b.dir, burnWord, self, burnWord)
+}
+
+// burn keeps every processor busy until ctx ends, or for as long as a measurement can take.
+func burn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, measureTime)
+	defer cancel()
+	var g sync.WaitGroup
+	for range runtime.NumCPU() {
+		g.Go(func() {
+			for ctx.Err() == nil {
+			}
+		})
+	}
+	g.Wait()
+	return nil
+}
+
+// startController starts OpenShift's machine-healthcheck controller, and waits until it has evaluated the check
+// of the Machines that are to fail. It has all rights, and no Lease to renew: it is alone.
+func (b *bench) startController(ctx context.Context) (*process, error) {
+	kubeconfig, err := b.cluster.Kubeconfig("machine-healthcheck", rig.AdminGroup)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess(b.dir, "machine-healthcheck", b.controller, "--kubeconfig="+kubeconfig, "--namespace="+rig.Namespace,
+		"--metrics-bind-address=0", "--health-addr=0")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for evaluated := []byte("Reconciling " + rig.Namespace + "/" + manyPool); ; {
+		if log, err := os.ReadFile(p.log); err == nil && bytes.Contains(log, evaluated) {
+			return p, nil
+		}
+		if p.ended() || !sleep(ctx, startPoll) {
+			p.stop()
+			return nil, fmt.Errorf("start OpenShift's controller: it has not evaluated %s\n%s", manyPool, p.logTail())
+		}
+	}
+}
+
+// together makes many cloud Machines fail in the same second, and measures when a program deletes
+// them.
+func (b *bench) together(ctx context.Context, p *process) (a attempt, err error) {
 	before, err := p.cpuTime()
 	if err != nil {
-		return err
+		return a, err
 	}
-	deadline, err := b.failTogether(ctx)
-	if err != nil {
-		return err
+	if a.From, err = b.failTogether(ctx); err != nil {
+		return a, err
 	}
 	apiServer, etcd, err := b.cluster.PIDs()
 	if err != nil {
-		return err
+		return a, err
 	}
 	used := startShares(ctx, p.cmd.Process.Pid, apiServer, etcd)
 	defer used.stop()
-	m := &b.result.Many
-	if m.Fenced, err = b.deletions(ctx, deadline, namesOf(b.fleet.together)); err != nil {
-		return err
+	if a.Deleted, err = b.deletions(ctx, a.From, namesOf(b.fleet.together)); err != nil {
+		return a, err
 	}
-	if m.UntilLast, err = used.measure(deadline, deadline.Add(m.Fenced[len(m.Fenced)-1])); err != nil {
-		return err
+	if a.UntilLast, err = used.measure(a.From, a.From.Add(a.Deleted[len(a.Deleted)-1])); err != nil {
+		return a, err
 	}
 	if !sleep(ctx, aftermath) {
-		return ctx.Err()
+		return a, ctx.Err()
 	}
 	after, err := p.cpuTime()
 	if err != nil {
-		return err
+		return a, err
 	}
-	m.CPU = after - before
-	if m.Peak, err = p.peak(); err != nil {
-		return err
-	}
-	b.tell("deleting as many Machines with a client that does nothing else")
-	m.Baseline, err = b.deleteSpares(ctx)
-	return err
+	a.CPU = after - before
+	a.Peak, err = p.peak()
+	return a, err
 }
 
 // failTogether makes the Nodes' Ready Unknown, all since the same second.
@@ -137,32 +262,12 @@ func (b *bench) deletions(ctx context.Context, from time.Time, names []string) (
 			return nil, err
 		}
 		for _, d := range all {
-			if slices.Contains(names, d.Name) {
+			if slices.Contains(names, d.Name) && d.Received.After(from) { // not of an earlier round
 				found[d.Name] = d.Received.Sub(from)
 			}
 		}
 	}
 	return slices.Sorted(maps.Values(found)), nil
-}
-
-// deleteSpares deletes the spare Machines one after another.
-func (b *bench) deleteSpares(ctx context.Context) ([]time.Duration, error) {
-	cfg, err := b.cluster.RESTConfig("baseline", rig.AdminGroup)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	machines := client.Resource(rig.MachineResource).Namespace(rig.Namespace)
-	began := time.Now()
-	for _, name := range b.fleet.spares {
-		if err := machines.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			return nil, fmt.Errorf("delete Machine %s: %w", name, err)
-		}
-	}
-	return b.deletions(ctx, began, b.fleet.spares)
 }
 
 func namesOf(nodes []*corev1.Node) []string {
@@ -173,17 +278,15 @@ func namesOf(nodes []*corev1.Node) []string {
 	return names
 }
 
-// togetherRows are the rows of the table: the bounds, and what was measured elsewhere in that
-// setting with OpenShift's controller. Of the first one it is only known how long it takes alone.
+// togetherRows are the rows of the table, with their bounds on a quiet machine.
 var togetherRows = []struct {
 	name  string
 	share float64
 	bound time.Duration
-	peer  string
 }{
-	{"first", 0, 100 * time.Millisecond, "280 ms, alone"},
-	{"median", 0.5, 250 * time.Millisecond, "290 ms"},
-	{"last", 1, 800 * time.Millisecond, "800 ms"},
+	{"first", 0, 100 * time.Millisecond},
+	{"median", 0.5, 250 * time.Millisecond},
+	{"last", 1, 800 * time.Millisecond},
 }
 
 // The bounds of CPU time and memory while many fail at the same moment.
@@ -192,20 +295,55 @@ const (
 	boundManyPeak = 83 << 20
 )
 
-func (r *Result) manyRows(w io.Writer) {
-	m := &r.Many
-	fmt.Fprintf(w, "timeout over for %d at the same moment -> DELETE\tfenced\tonly deletes, one after another\tfenced / that\tbound\tfenced / bound\tOpenShift's controller, elsewhere\n", len(m.Fenced))
-	for _, row := range togetherRows {
-		d, base := quantile(m.Fenced, row.share), quantile(m.Baseline, row.share)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%s\t%.2f\t%s\n", row.name, milli(d), milli(base), d.Seconds()/base.Seconds(),
-			milli(row.bound), d.Seconds()/row.bound.Seconds(), row.peer)
+// print writes one table for each load: of each figure its median over the rounds, and after it those of all rounds.
+func (m *Many) print(w io.Writer, names []string) {
+	for load, by := range m {
+		if len(by) == 0 || len(by[byFenced]) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "timeout over for %d at the same moment -> DELETE, %s, %d rounds\tfenced\tbound\tfenced / bound",
+			len(by[byFenced][0].Deleted), [...]string{"nothing else runs", "every processor has other work, too"}[load], len(by[byFenced]))
+		for _, name := range names[1:] {
+			fmt.Fprintf(w, "\t%s\tfenced / that", name)
+		}
+		fmt.Fprintln(w)
+		row := func(what string, of func(attempt) float64, show func(float64) string, bound float64) {
+			fmt.Fprint(w, what)
+			var fenced float64
+			for who, attempts := range by {
+				var all []float64
+				var each []string
+				for _, a := range attempts {
+					all, each = append(all, of(a)), append(each, show(of(a)))
+				}
+				slices.Sort(all)
+				median := all[(len(all)-1)/2]
+				fmt.Fprintf(w, "\t%s (%s)", show(median), strings.Join(each, ", "))
+				switch {
+				case who != byFenced:
+					fmt.Fprintf(w, "\t%.2f", fenced/median)
+				case bound > 0 && load == quiet:
+					fmt.Fprintf(w, "\t%s\t%.2f", show(bound), median/bound)
+				default:
+					fmt.Fprint(w, "\t-\t-")
+				}
+				if who == byFenced {
+					fenced = median
+				}
+			}
+			fmt.Fprintln(w)
+		}
+		millis := func(seconds float64) string { return milli(time.Duration(seconds * float64(time.Second))) }
+		for _, r := range togetherRows {
+			row(r.name, func(a attempt) float64 { return quantile(a.Deleted, r.share).Seconds() }, millis, r.bound.Seconds())
+		}
+		for i, name := range sharers {
+			row("CPU time of "+name+", from the timeout until the last", func(a attempt) float64 { return a.UntilLast[i].Seconds() }, millis, 0)
+		}
+		row(fmt.Sprintf("CPU time of the program, from the failure until %s after the last", aftermath), func(a attempt) float64 { return a.CPU.Seconds() }, millis, boundManyCPU.Seconds())
+		row("most memory of the program until then", func(a attempt) float64 { return float64(a.Peak) }, func(v float64) string { return mebi(int64(v)) }, boundManyPeak)
+		fmt.Fprintln(w)
 	}
-	for i, name := range sharers {
-		fmt.Fprintf(w, "CPU time of %s, from the timeout until the last\t%s\n", name, milli(m.UntilLast[i]))
-	}
-	fmt.Fprintf(w, "CPU time of fenced, from the failure until %s after the last\t%s\t\t\t%s\t%.2f\n", aftermath, milli(m.CPU),
-		milli(boundManyCPU), m.CPU.Seconds()/boundManyCPU.Seconds())
-	fmt.Fprintf(w, "most memory of fenced until then\t%s\t\t\t%s\t%.2f\n", mebi(m.Peak), mebi(boundManyPeak), float64(m.Peak)/boundManyPeak)
 }
 
 const (

@@ -135,7 +135,7 @@ func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", p
 const shareEvery = time.Second / userHz
 
 // sharers are the programs whose CPU time is compared while many Machines fail.
-var sharers = [...]string{"fenced", "the API server", "etcd"}
+var sharers = [...]string{"the program", "the API server", "etcd"}
 
 // cpuShares are the CPU times of the sharers. On a wall clock alone, nobody can tell what other
 // programs of the machine took.
@@ -152,8 +152,8 @@ type shares struct {
 }
 
 // startShares begins to read, until measure is called.
-func startShares(ctx context.Context, fenced, apiServer, etcd int) *shares {
-	s := &shares{pids: [...]int{fenced, apiServer, etcd}}
+func startShares(ctx context.Context, program, apiServer, etcd int) *shares {
+	s := &shares{pids: [...]int{program, apiServer, etcd}}
 	ctx, s.stop = context.WithCancel(ctx)
 	s.g.Go(func() {
 		for s.read() && sleep(ctx, shareEvery) {

@@ -51,6 +51,27 @@ type auditEvent struct {
 	StageTimestamp time.Time             `json:"stageTimestamp"`
 }
 
+// Request is a request that the API server has answered, according to its audit log.
+type Request struct {
+	Verb, Resource, Name string
+	Received, Done       time.Time
+}
+
+// Requests returns the requests of a user in the order of their answers: writes, and with Options.AuditReads reads.
+func (c *ControlPlane) Requests(user string) (found []Request, err error) {
+	err = c.eachEvent([]byte(`"username":"`+user+`"`), func(e auditEvent) {
+		if e.User.Username != user {
+			return
+		}
+		resource := e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			resource += "/" + e.ObjectRef.Subresource
+		}
+		found = append(found, Request{Verb: e.Verb, Resource: resource, Name: e.ObjectRef.Name, Received: e.Received, Done: e.StageTimestamp})
+	})
+	return found, err
+}
+
 // NodeDeletions returns the deletions of Nodes with a name, in order.
 func (c *ControlPlane) NodeDeletions(name string) ([]Deletion, error) {
 	return c.nodeDeletions(func(e auditEvent) string { return name })
@@ -73,28 +94,35 @@ func (c *ControlPlane) AllDeletions(resource string) ([]Deletion, error) {
 	return c.deletions(func(e auditEvent) bool { return e.deletes(resource, e.ObjectRef.Name) })
 }
 
-func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, error) {
+func (c *ControlPlane) deletions(wanted func(auditEvent) bool) (found []Deletion, err error) {
+	err = c.eachEvent([]byte(`"verb":"delete`), func(e auditEvent) {
+		if wanted(e) {
+			found = append(found, e.deletion())
+		}
+	})
+	return found, err
+}
+
+// eachEvent calls do for every line of the audit log that contains a text.
+func (c *ControlPlane) eachEvent(containing []byte, do func(auditEvent)) error {
 	log, err := c.AuditLog()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var found []Deletion
 	for line := range bytes.Lines(log) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // the line is still being written
 		}
-		if !bytes.Contains(line, []byte(`"verb":"delete`)) {
+		if !bytes.Contains(line, containing) {
 			continue
 		}
 		e := auditEvent{}
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("decode a line of the audit log: %w", err)
+			return fmt.Errorf("decode a line of the audit log: %w", err)
 		}
-		if wanted(e) {
-			found = append(found, e.deletion())
-		}
+		do(e)
 	}
-	return found, nil
+	return nil
 }
 
 // AuditLog is what the API server has logged since the control plane was started, or lent by a Pool. Its

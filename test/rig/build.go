@@ -96,6 +96,20 @@ func Kubectl(ctx context.Context, progress io.Writer) (string, error) {
 }
 
 const (
+	healthCheckVersion = "v0.2.1-0.20260226113419-88465550a74b"
+	healthCheckPackage = "github.com/openshift/machine-api-operator/cmd/machine-healthcheck"
+	healthCheckFlags   = "-s -w"
+)
+
+// HealthCheckController returns the path of OpenShift's machine-healthcheck controller. Like Binaries, it builds it if this user never did.
+func HealthCheckController(ctx context.Context, progress io.Writer) (string, error) {
+	const name = "machine-healthcheck"
+	return cached(ctx, "openshift", name, healthCheckVersion, healthCheckFlags, progress, func(ctx context.Context, module, out string, progress io.Writer) error {
+		return buildOne(ctx, module, out, healthCheckPackage, healthCheckFlags, "OpenShift's "+name+" controller", "2 minutes on 2 cores", progress)
+	})
+}
+
+const (
 	helmVersion = "v3.22.0"
 	helmPackage = "helm.sh/helm/v3/cmd/helm"
 	// Like its releases, it renders for the Kubernetes of its own client unless it asks an API server.

@@ -33,6 +33,8 @@ type Options struct {
 	NoManager bool
 	// NodeRestriction is the admission plugin with which clusters keep a kubelet to what it may say about itself.
 	NodeRestriction bool
+	// AuditReads is a user whose reads the audit log has, too; empty for none.
+	AuditReads string
 	// StandIn starts what serves the API in place of etcd and kube-apiserver. What it deletes it writes to the audit log. A loop of
 	// this package stands in for the controller manager then, and there is no RBAC. nil: the real programs.
 	StandIn func(audit io.Writer) (API, error)

@@ -177,7 +177,7 @@ const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- level: None
+%s- level: None
   verbs: [get, list, watch]
 - level: None
   resources: [{group: coordination.k8s.io, resources: [leases]}]
@@ -258,7 +258,11 @@ func (c *ControlPlane) controllerManagerArgs(kubeconfig string, o Options) []str
 func (c *ControlPlane) file(name string) string { return filepath.Join(c.dir.path, name) }
 
 func (c *ControlPlane) writeAuditPolicy() error {
-	if err := os.WriteFile(c.file("audit-policy.yaml"), []byte(auditPolicy), 0o600); err != nil {
+	reads := ""
+	if user := c.opts.AuditReads; user != "" {
+		reads = fmt.Sprintf("- level: Metadata\n  users: [%s]\n  verbs: [get, list]\n", user)
+	}
+	if err := os.WriteFile(c.file("audit-policy.yaml"), fmt.Appendf(nil, auditPolicy, reads), 0o600); err != nil {
 		return fmt.Errorf("write the audit policy: %w", err)
 	}
 	return nil
