@@ -35,7 +35,12 @@ func takenOver() []event {
 	}
 }
 
-func TestCheckAcceptsAHandOver(t *testing.T) { assert.Empty(t, check(takenOver(), times)) }
+func TestCheckAcceptsAHandOver(t *testing.T) {
+	assert.Empty(t, check(takenOver(), times))
+	open := times
+	open.open = true
+	assert.Empty(t, check(takenOver()[:7], open), "it may still come back")
+}
 
 // Each of these histories breaks one rule, and the checker says which.
 func TestCheckNotices(t *testing.T) {

@@ -97,6 +97,9 @@ func drill(ctx context.Context, first uint64, seeds, side int, mutants bool) err
 			return err
 		}
 	}
+	if seeds == 0 {
+		return nil
+	}
 	programs, err := scene.Build(ctx, dir, false)
 	if err != nil {
 		return err

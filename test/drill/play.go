@@ -272,12 +272,14 @@ func (s *site) disturbMember(what string, i int) (undo func() error, err error) 
 	}, nil
 }
 
-// awaitBack waits until each host that hung is back and no run is open, and notes when each host was. That some never are is for check to say.
+// awaitBack waits until each host that hung is back and no run is open, or something is wrong already, and notes when each host was. That some never are is for check to say.
 func (s *site) awaitBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, backWithin)
 	defer cancel()
 	all, _ := s.history.events()
 	all = slices.DeleteFunc(all, func(e event) bool { return e.Kind != hang })
+	whileOpen := times
+	whileOpen.open = true
 	for {
 		all = slices.DeleteFunc(all, func(e event) bool {
 			isBack := !s.isAway(e.Host) && s.hosts[e.Host].bmc.Power()
@@ -286,7 +288,8 @@ func (s *site) awaitBack(ctx context.Context) error {
 			}
 			return isBack
 		})
-		if len(all) == 0 && s.quiet(ctx) || !pause(ctx, poll) {
+		sofar, _ := s.history.events()
+		if len(check(sofar, whileOpen)) > 0 || len(all) == 0 && s.quiet(ctx) || !pause(ctx, poll) {
 			return context.Cause(s.life)
 		}
 	}
