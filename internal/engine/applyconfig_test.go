@@ -35,6 +35,13 @@ func (l listing) Protected(_, of string) bool { return l[of].Protected }
 
 func (listing) Refused(string, string) string { return "" }
 func (listing) Unread() string                { return "" }
+func (l listing) Bare(_, of string) *bmc.Host {
+	if h, found := l[of]; found {
+		return &h
+	}
+	return nil
+}
+
 func (l listing) Find(_ context.Context, _, of string) (bmc.Host, bool, error) {
 	h, found := l[of]
 	return h, found, nil

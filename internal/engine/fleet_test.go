@@ -77,6 +77,13 @@ func (fleets) Protected(string, string) bool { return false }
 func (fleets) Refused(string, string) string { return "" }
 func (fleets) Unread() string                { return "" }
 
+func (all fleets) Bare(cluster, node string) *bmc.Host {
+	if h, found, _ := all.Find(context.Background(), cluster, node); found {
+		return &h
+	}
+	return nil
+}
+
 func (all fleets) Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error) {
 	for _, f := range all {
 		if f.name == cluster {
@@ -225,6 +232,13 @@ func (c *crowd) add(list []policy.Change) []policy.Change {
 	}
 	c.told = true
 	return list
+}
+
+func (c *crowd) Bare(_, node string) *bmc.Host {
+	if strings.Contains(node, "/") {
+		return nil
+	}
+	return &bmc.Host{Name: "c/" + node, Source: "hosts.d", Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Secret: "ns/" + node}}}}}
 }
 
 func (c *crowd) Find(_ context.Context, _, node string) (bmc.Host, bool, error) {
