@@ -65,7 +65,8 @@ type tlsSessions struct {
 	failed atomic.Bool
 }
 
-// Put gets nil when a handshake that resumed the session has failed.
+// Put gets nil when a handshake that resumed the session has failed, and when the session has expired, which is not told apart:
+// without resumption a connection only takes longer.
 func (c *tlsSessions) Put(key string, s *tls.ClientSessionState) {
 	if s == nil {
 		c.failed.Store(true)
