@@ -529,6 +529,41 @@ func TestHostsOfACheck(t *testing.T) {
 	}
 }
 
+// Files are read at the same time. Entries, errors and warnings are in the order of the files all the same.
+func TestFilesAreInOrder(t *testing.T) {
+	files := map[string]string{"fenced.yaml": "clusters: [{name: prod, kubeconfig: kc}]\nhosts: hosts.d\n", "kc": ""}
+	var names, wrong, missing []string
+	for i := range 40 {
+		name := fmt.Sprintf("n-%02d", i)
+		text := fmt.Sprintf("hosts: [{node: %s, bmc: {address: 192.0.2.%d, username: u, passwordFile: /nowhere}}]\n", name, i)
+		names, missing = append(names, name), append(missing, fmt.Sprintf("%02d.yaml:1: hosts[0].bmc.passwordFile", i))
+		if i%3 == 0 {
+			text += "x: y\n"
+			wrong = append(wrong, fmt.Sprintf("%02d.yaml:2: x", i))
+		}
+		files[fmt.Sprintf("hosts.d/%02d.yaml", i)] = text
+	}
+	found := func(lines, want []string) (all []string) {
+		for _, l := range lines {
+			for _, w := range want {
+				if strings.Contains(l, w) {
+					all = append(all, w)
+				}
+			}
+		}
+		return all
+	}
+	file := write(t, files)
+	hosts, warnings, err := CheckHosts(file, func(Config) ([]string, error) { return nil, nil })
+	var read []string
+	for _, e := range hosts.Entries {
+		read = append(read, e.Node)
+	}
+	require.Equal(t, names, read)
+	require.Equal(t, wrong, found(strings.Split(err.Error(), "\n"), wrong))
+	require.Equal(t, missing, found(warnings, missing))
+}
+
 // BenchmarkReadHosts reads a hundred thousand entries, with the check of their passwords, as each start and reload does.
 func BenchmarkReadHosts(b *testing.B) {
 	dir, password := b.TempDir(), filepath.Join(b.TempDir(), "password")

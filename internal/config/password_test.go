@@ -135,11 +135,22 @@ func TestReadSecretParameters(t *testing.T) {
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", d, d, d), "canary") // I25
 	require.True(t, d.Password.Empty())
 
-	e := entryWith(PasswordSource{Parameters: map[string]string{"community": open}})
-	d = e.ReadPasswords().Levels[0].Devices[0]
-	require.ErrorContains(t, d.Unusable, "parameter community: "+open+" is open to everyone")
-	require.NoError(t, e.Levels[0].Devices[0].Unusable, "the entry is read anew each time")
-	require.Empty(t, e.Levels[0].Devices[0].SecretParameters)
+	// The entry, which others read meanwhile, stays as it is, and an enrolment counts whether or not its secrets can be read. // I8
+	for _, file := range []string{good, open} {
+		e := entryWith(PasswordSource{Parameters: map[string]string{"community": good, "snmp_priv_passwd": file}})
+		names := map[string]bmc.Secret{"community": {}, "snmp_priv_passwd": {}}
+		e.Levels[0].Devices[0].SecretParameters = names
+		entry := e.Levels[0].Devices[0]
+		d := e.ReadPasswords().Levels[0].Devices[0]
+		if file == open {
+			require.ErrorContains(t, d.Unusable, "parameter snmp_priv_passwd: "+open+" is open to everyone")
+		} else {
+			require.Equal(t, "canary", d.SecretParameters["snmp_priv_passwd"].Reveal())
+		}
+		require.Equal(t, entry, e.Levels[0].Devices[0])
+		require.True(t, names["community"].Empty())
+		require.Equal(t, entry.Fingerprint(), d.Fingerprint())
+	}
 }
 
 func TestReadPasswordsLeavesSecretsToTheDaemon(t *testing.T) {

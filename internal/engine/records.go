@@ -90,12 +90,12 @@ func (e *Engine) follow(ctx context.Context) error {
 	return err
 }
 
-// followPins reads the pins, unless the store knows that nobody else has changed one since they were read here. Only follow calls it.
+// followPins reads the pins, unless all could be read and the store knows that nobody else has changed one since. Only follow calls it.
 func (e *Engine) followPins(ctx context.Context) error {
 	var now uint64
 	tracking, ok := e.opt.Store.(state.Tracking)
 	if ok {
-		if now = tracking.Changes(state.KindPin); now == e.pinChanges {
+		if now = tracking.Changes(state.KindPin); now == e.pinChanges && e.hosts.UnreadablePins() == nil {
 			return nil
 		}
 	}

@@ -119,23 +119,33 @@ func sameMachine(x *index, names ...string) string { return x.other(uniqueMarks,
 // hosts that are gone.
 func TestLawIndex(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
-		x, macs := newIndex(), map[string]string{}
+		x, macs, uuids := newIndex(), map[string]string{}, map[string]string{}
 		for range rapid.IntRange(1, 30).Draw(t, "changes") {
-			name := fmt.Sprintf("c/%d", rapid.IntRange(0, 4).Draw(t, "host"))
-			if rapid.Bool().Draw(t, "gone") {
+			number := rapid.IntRange(0, 4).Draw(t, "host")
+			name, device := fmt.Sprintf("c/%d", number), at(fmt.Sprintf("ipmi://192.0.2.%d", number))
+			switch rapid.IntRange(0, 3).Draw(t, "change") {
+			case 0:
 				x.drop(name)
 				delete(macs, name)
-				continue
+				delete(uuids, name)
+			case 1:
+				macs[name] = fmt.Sprintf("00:1b:21:00:00:%02d", rapid.IntRange(1, 4).Draw(t, "mac"))
+				x.put(hostEntry{name: name, macs: []string{macs[name]}, devices: device})
+			default:
+				uuid := fmt.Sprintf("4c4c4544-0044-4710-8052-cac04f48333%d", rapid.IntRange(0, 3).Draw(t, "uuid"))
+				if x.report(name, device[0].key(), deviceReport{uuid: uuid}); macs[name] != "" {
+					uuids[name] = uuid
+				}
 			}
-			macs[name] = fmt.Sprintf("00:1b:21:00:00:%02d", rapid.IntRange(1, 4).Draw(t, "mac"))
-			x.put(hostEntry{name: name, macs: []string{macs[name]}})
 		}
-		for a := range macs {
-			twin := false
-			for b := range macs {
-				twin = twin || a != b && macs[a] == macs[b]
+		for kind, has := range map[string]map[string]string{markMAC: macs, markUUID: uuids} {
+			for a := range has {
+				twin := false
+				for b := range has {
+					twin = twin || a != b && has[a] == has[b]
+				}
+				assert.Equal(t, twin, x.other(marksOfKind(kind), nil, []string{a}) != "", kind)
 			}
-			assert.Equal(t, twin, x.other(marksOfKind(markMAC), nil, []string{a}) != "")
 		}
 		for name := range macs {
 			x.drop(name)

@@ -65,6 +65,9 @@ func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
 	return nil
 }
 
+// UnreadablePins says which pins LoadPins could not read; nil if it could read all.
+func (h *Hosts) UnreadablePins() error { return h.catalog.pins.unreadableError() }
+
 // get returns the pin of a host. An error means that there is one, and it cannot be read.
 func (p *pins) get(host string) (pin state.Pin, found bool, err error) {
 	p.mu.Lock()

@@ -29,7 +29,7 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 		// Some services end each connection, and their processors need long to sign. The next connection of this Client
 		// resumes the TLS session, whose certificate is checked again, by its chain and by the pin. It stands for nothing
 		// else: what proves a host off, and who answers, is decided by the Redfish session and the connection. // I1, I8
-		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		ClientSessionCache: &tlsSessions{ClientSessionCache: tls.NewLRUClientSessionCache(1)},
 	}
 	if t.RSAKeyExchange {
 		conf.CipherSuites = withRSAKeyExchange()
@@ -56,6 +56,25 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 		conf.InsecureSkipVerify = true // configured for this host; a pin is still verified
 	}
 	return conf, nil
+}
+
+// tlsSessions keeps the TLS session of a Client. A service that failed to resume one is not asked for that again: else each
+// second handshake with it would fail.
+type tlsSessions struct {
+	tls.ClientSessionCache
+	failed atomic.Bool
+}
+
+// Put gets nil when a handshake that resumed the session has failed, and when the session has expired, which is not told apart:
+// without resumption a connection only takes longer.
+func (c *tlsSessions) Put(key string, s *tls.ClientSessionState) {
+	if s == nil {
+		c.failed.Store(true)
+	}
+	if c.failed.Load() {
+		s = nil
+	}
+	c.ClientSessionCache.Put(key, s)
 }
 
 // unusableCA returns the error of a CA file that gave no certificate.

@@ -247,6 +247,18 @@ func TestTLSSessionIsResumedByItsClientOnly(t *testing.T) {
 	}
 }
 
+// A service that cannot resume a session fails once for a Client, not at each second connection.
+func TestServiceThatCannotResume(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	sim.Faults(func(f *redfishsim.Faults) { f.CloseConnections, f.NoResumption = true, true })
+	c := open(t, hostOf(t, sim), timing)
+	_, err := c.Read(t.Context())
+	require.Error(t, err)
+	for range 3 {
+		bmctest.Read(t, c)
+	}
+}
+
 // What fails in the handshake and may pass is no disagreement.
 func TestHandshakeThatIsCut(t *testing.T) {
 	_, err := open(t, answeringHello(t, []byte{0x15, 3, 3, 0, 2, 2, 80}), timing).Read(t.Context()) // internal_error

@@ -28,6 +28,8 @@ type Faults struct {
 	// CloseConnections announces the end of the connection with each answer;
 	// CloseSilently ends it without a word.
 	CloseConnections, CloseSilently bool
+	// NoResumption fails each handshake of TLS 1.3 that is to resume a session.
+	NoResumption bool
 	// Body is what is wrong with the body of each answer but that of a read that
 	// succeeds, and with that one too if BodyOfReads.
 	Body        BodyFault

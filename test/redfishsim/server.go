@@ -14,6 +14,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -22,6 +23,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -122,6 +124,15 @@ func (s *Server) tlsConfig() *tls.Config {
 	conf := &tls.Config{Certificates: []tls.Certificate{s.id.cert}, MinVersion: tls.VersionTLS12}
 	if s.opts.CipherSuite != 0 {
 		conf.CipherSuites, conf.MaxVersion = []uint16{s.opts.CipherSuite}, tls.VersionTLS12
+	}
+	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		const preSharedKey = 41 // the extension with which a client of TLS 1.3 resumes
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.faults.NoResumption && slices.Contains(hello.Extensions, preSharedKey) {
+			return nil, errors.New("this service cannot resume a session")
+		}
+		return nil, nil
 	}
 	return conf
 }

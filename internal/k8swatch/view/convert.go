@@ -248,8 +248,11 @@ var sharedMaps = struct {
 	maps map[uint64]map[string]string
 }{seed: maphash.MakeSeed(), maps: map[uint64]map[string]string{}}
 
-// maxSharedMaps is small: a map that is the object's own is of no use to another.
-const maxSharedMaps = 1 << 12
+// Together they bound what sharedMaps keeps of objects that are gone: whoever may write a Machine can write other annotations each time.
+const (
+	maxSharedMaps    = 1 << 12 // then they are cleared; a map that is the object's own is of no use to another
+	maxSharedMapSize = 1 << 12 // bytes of text
+)
 
 // sharedMap returns the shared copy of a map.
 func sharedMap(m map[string]string) map[string]string {
@@ -257,7 +260,11 @@ func sharedMap(m map[string]string) map[string]string {
 		return m
 	}
 	var sum uint64 // of all pairs, in any order
+	size := 0
 	for k, v := range m {
+		if size += len(k) + len(v); size > maxSharedMapSize {
+			return m
+		}
 		sum += maphash.String(sharedMaps.seed, k)*31 + maphash.String(sharedMaps.seed, v)
 	}
 	sharedMaps.mu.Lock()

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -191,6 +192,26 @@ func TestChangesAddUp(t *testing.T) {
 		}
 		require.Empty(t, c.Changes())
 	})
+}
+
+// Machines with the same labels have one map of them. A large map is the object's own: somebody who writes another one each time
+// makes the daemon keep none that is gone.
+func TestMapsThatRepeatAreStoredOnce(t *testing.T) {
+	same := func(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	set := func(size int) map[string]string {
+		return map[string]string{"set": strings.Repeat("a", size), "zone": "b"}
+	}
+	first := sharedMap(set(1))
+	assert.True(t, same(first, sharedMap(set(1))))
+	assert.Equal(t, set(2), sharedMap(set(2)))
+	assert.False(t, same(first, sharedMap(set(2))))
+	large := sharedMap(set(maxSharedMapSize))
+	assert.Equal(t, set(maxSharedMapSize), large)
+	assert.False(t, same(large, sharedMap(set(maxSharedMapSize))))
+	for i := range maxSharedMaps + 1 {
+		sharedMap(map[string]string{"each": fmt.Sprint(i)})
+	}
+	assert.LessOrEqual(t, len(sharedMaps.maps), maxSharedMaps)
 }
 
 // A list at another version of the kind replaces what was read at the old one.
