@@ -165,6 +165,27 @@ func anchors(text string) []string {
 	return list
 }
 
+// TestTablesHaveWholeRows: each row of a table has as many cells as its head. What shows a page says nothing of cells that are missing.
+func TestTablesHaveWholeRows(t *testing.T) {
+	rows := 0
+	for file, text := range documents(t) {
+		head := 0
+		for line := range strings.SplitSeq(text, "\n") {
+			bars := strings.Count(line, "|") - strings.Count(line, `\|`)
+			switch {
+			case !strings.HasPrefix(line, "|"):
+				bars = 0
+			case head != 0:
+				rows++
+				assert.Equal(t, head, bars, "%s: %s", file, line)
+				continue
+			}
+			head = bars
+		}
+	}
+	require.Greater(t, rows, 500, "the tables were not found")
+}
+
 // TestManPageTellsTheRoles: the role of every verb of orders stands in the page.
 func TestManPageTellsTheRoles(t *testing.T) {
 	page := must.Do(os.ReadFile("man/fencectl.8"))(t)

@@ -5,21 +5,7 @@ set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; tail -n 60 /tmp/answer >&2' ERR
 . /share/kit.sh
 
-# What an rpm host has, and dpkg put here.
-cat >/tmp/host.spec <<'END'
-Name: host
-Version: 1
-Release: 1
-Summary: What this host has without rpm
-License: Apache-2.0
-BuildArch: noarch
-Provides: systemd = 252, /bin/sh, /usr/bin/sh, /usr/bin/systemctl, /usr/sbin/useradd
-%description
-For this test alone.
-%files
-END
-rpmbuild --quiet --define '_topdir /tmp/host' -bb /tmp/host.spec 2>/tmp/answer
-rpm -i /tmp/host/RPMS/noarch/*.rpm 2>/tmp/answer
+rpm_host
 mkdir -p /etc/dnf /root/user
 printf '[main]\nassumeyes=1\nreposdir=/nowhere\ncachedir=/tmp/dnf\n' >/etc/dnf/dnf.conf
 printf '#!/bin/sh\nexec env "$@"\n' >/usr/local/bin/sudo
