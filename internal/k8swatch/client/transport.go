@@ -35,9 +35,14 @@ type limitedTransport struct {
 }
 
 func (g limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	revoke := func() {}
+	if r.Method != http.MethodGet && r.Context().Value(revocableKey{}) != nil {
+		r, revoke = revocable(r)
+	}
 	sent := time.Now()
 	resp, err := g.next.RoundTrip(r)
 	if err != nil {
+		revoke()
 		return nil, err
 	}
 	g.clock.measure(resp, sent, time.Now())
@@ -197,9 +202,17 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Revocable returns the context for requests that must not arrive late. revoke closes their connections; call it when one of them has no
-// answer: over HTTP/2 the end of a context only asks the server to stop, behind the request itself. // I1
-func Revocable(ctx context.Context) (revocable context.Context, revoke func()) {
+type revocableKey struct{}
+
+// Revocable marks writes that must not arrive late. The connection of one that has no answer is closed before its error is returned: over HTTP/2
+// the end of a context only asks the server to stop, behind the request itself. Over HTTP/2 that also ends what others do on the connection: reads
+// are repeated, and a write whose answer is lost may have been done, as ever. // I1
+func Revocable(ctx context.Context) context.Context {
+	return context.WithValue(ctx, revocableKey{}, true)
+}
+
+// revocable returns the request, and what closes each connection on which it was sent.
+func revocable(r *http.Request) (traced *http.Request, revoke func()) {
 	var mu sync.Mutex
 	var used []net.Conn
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
@@ -207,7 +220,7 @@ func Revocable(ctx context.Context) (revocable context.Context, revoke func()) {
 		defer mu.Unlock()
 		used = append(used, i.Conn)
 	}}
-	return httptrace.WithClientTrace(ctx, trace), func() {
+	return r.WithContext(httptrace.WithClientTrace(r.Context(), trace)), func() {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, conn := range used {

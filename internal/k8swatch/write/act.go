@@ -77,18 +77,9 @@ func (w *Runs) Backup(ctx context.Context, t remediate.Target) ([]byte, remediat
 // resourceVersion, of the decision as its precondition. Act is idempotent: if the
 // cluster is already in the wanted state, it returns nil. // I2
 func (w *Runs) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if !a.Destructive() {
-		return w.act(ctx, run, a, b)
+	if a.Destructive() {
+		ctx = client.Revocable(client.WithoutRetry(ctx)) // else it may be done when the run has gone on, and the host is on again // I1
 	}
-	ctx, revoke := client.Revocable(client.WithoutRetry(ctx))
-	err := w.act(ctx, run, a, b)
-	if answer := apierrors.APIStatus(nil); err != nil && !errors.As(err, &answer) {
-		revoke() // else it may be done when the run has gone on, and the host is on again // I1
-	}
-	return err
-}
-
-func (w *Runs) act(ctx context.Context, run remediate.Run, a remediate.Action, b remediate.Backup) error {
 	api, manage := w.servers.Work.API(), w.servers.Manage.API()
 	switch a {
 	case remediate.SetPowerLock:
