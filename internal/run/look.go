@@ -16,9 +16,9 @@ import (
 )
 
 // admittedFor is how long after it began the look that admitted a run is also the first look of
-// the run. What is done on it must be younger than actFresh when it is done, as with any look: the other half is for saving
-// and recording. On a busy machine a look takes long, and without this each run would look twice. // I4
-const admittedFor = actFresh / 2
+// the run. It is about as long as a look may take by itself. What is done on it must still be
+// younger than actFresh, as with any look. // I4
+const admittedFor = 250 * time.Millisecond
 
 // Admitted is the look at the cluster with which a run was admitted.
 type Admitted struct {
