@@ -184,8 +184,9 @@ type imageConfig struct {
 	}
 }
 
-// requireImage: skopeo finds the image of an architecture in a layout, with the configuration that it must have.
-func requireImage(t *testing.T, layout, arch string) {
+// requireImage: skopeo finds the image of an architecture in a layout, with the configuration that it must have. packaging is the
+// directory of the source that it was made of.
+func requireImage(t *testing.T, packaging, layout, arch string) {
 	t.Helper()
 	var c imageConfig
 	require.NoError(t, json.Unmarshal([]byte(output(t, "skopeo", "--override-arch", arch, "inspect", "--config", layout)), &c))
@@ -199,14 +200,14 @@ func requireImage(t *testing.T, layout, arch string) {
 	}
 	assert.Equal(t, day, labels["created"])
 	assert.Equal(t, versions().this, labels["version"])
-	assert.Equal(t, strings.TrimSpace(output(t, "./project.sh", "url")), labels["source"])
+	assert.Equal(t, strings.TrimSpace(output(t, filepath.Join(packaging, "project.sh"), "url")), labels["source"])
 	assert.Contains(t, readFile(t, "../THIRD_PARTY_NOTICES"), "\nLicense: "+labels["licenses"]+"\n")
 }
 
 // TestImageIsTaken: the tools of other engines take the image, and it has the labels, the owners, the notices and the bill of materials.
 func TestImageIsTaken(t *testing.T) {
 	root := filepath.Join(imageBundle(t), "rootfs")
-	requireImage(t, "oci:"+must.Do(builtImage())(t)+"/image:"+versions().this, runtime.GOARCH)
+	requireImage(t, must.Do(os.Getwd())(t), "oci:"+must.Do(builtImage())(t)+"/image:"+versions().this, runtime.GOARCH)
 	hasTheRevision(t, filepath.Join(root, "usr/libexec/fenced/fenced"))
 	for path, want := range map[string]string{"var/lib/fenced": "65532 65532 700", "run/fenced": "65532 65533 2755", "usr/bin/fencectl": "0 0 755"} {
 		assert.Equal(t, want+"\n", output(t, "stat", "-c", "%u %g %a", filepath.Join(root, path)), path)

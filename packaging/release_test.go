@@ -206,7 +206,7 @@ func TestReleaseTwice(t *testing.T) {
 	assert.Equal(t, "fenced "+projectVersion(t)+"\n", output(t, filepath.Join(dir, "root/usr/bin/fenced"), "--version"))
 
 	for _, arch := range []string{"amd64", "arm64"} {
-		requireImage(t, "oci-archive:"+filepath.Join(first, name+"-image.oci.tar")+":"+projectVersion(t), arch)
+		requireImage(t, filepath.Join(copied, "packaging"), "oci-archive:"+filepath.Join(first, name+"-image.oci.tar")+":"+projectVersion(t), arch)
 	}
 	// Helm takes the chart as a file, and renders what it renders of the directory.
 	helm := filepath.Join(must.Do(rig.Helm(t.Context(), os.Stderr))(t), "helm")
