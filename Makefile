@@ -51,7 +51,7 @@ NAMED = ^($$(paste -sd'|' $(RACED)))\$$
 # Without goroutines:
 PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
 # Whose tests have one goroutine, or another one that only waits for an answer; the tests of the engine and of api share timeline among several:
-PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fencectl ./cmd/fenced-login
+PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fenced-login
 HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
