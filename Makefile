@@ -6,8 +6,11 @@ LDFLAGS = -s -w -X main.version=$(VERSION) -X main.revision=$(shell packaging/re
 # The trace pages of gRPC, which nothing here serves, call methods by names that the linker cannot know: with them it keeps all methods,
 # and the daemon is half as large again. packaging/ and test/scene build with the same tag.
 TAGS := grpcnotrace
-# Without debugging tables, which -s -w would drop again, compiling takes an eighth less; packaging/, test/scene and docs/ build so, too.
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -gcflags=all=-dwarf=false -ldflags '$(LDFLAGS)' -o bin/
+# Without debugging tables, which -s -w would drop again, compiling takes an eighth less. With -trimpath the folder of a clone is in nothing that is compiled, so
+# the next clone finds it in the cache. Tests without the race detector, lint, packaging/, test/scene and docs/ have the same flags: with others, everything here would be compiled once more.
+FLAGS := -trimpath -tags=$(TAGS) -gcflags=all=-dwarf=false
+STATIC := CGO_ENABLED=0
+BUILD := $(STATIC) $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bin/
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Counted, not timed: a timed go fuzz run that ends in mid-input reports its own deadline as a failure.
 FUZZTIME ?= 100000x
@@ -38,14 +41,13 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 	test/vm/kernel.sh >/dev/null
 
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager, kubectl and helm once; it prints how long each takes
-	$(GO) run $(COMPILE) ./test/rig/warm
+	$(STATIC) $(GO) run $(FLAGS) ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. With the race detector a test costs four times as much. It runs where the product
 # shares a process with the test, and not where it would see the harness alone: there the daemon is a program of its own. The tests of the engine execute the same statements
 # hundreds of times: with it run those that RACED names, which execute nearly all of them, and the others without it. So do most seeds of the simulation, and
 # its rules that are broken on purpose. make race, part of the soak, has it everywhere; test/raced.sh compares what the tests in RACED execute with what all execute.
-# No result is taken from the cache: go does not see what a test builds or runs as a program. Without debugging tables binaries link in a third of the time, and compile
-# a tenth sooner; stack traces do not need them. make lint vets everything once; here each package would be vetted again, with the race detector and without.
+# No result is taken from the cache: go does not see what a test builds or runs as a program. make lint vets everything once; here each package would be vetted again, with the race detector and without.
 RACED := internal/engine/testdata/race.txt
 NAMED = ^($$(paste -sd'|' $(RACED)))\$$
 # Without goroutines:
@@ -55,30 +57,28 @@ PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order
 HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
-# One set of flags for tests, lint and what go run runs: with others, everything here is compiled once more.
-COMPILE := -gcflags=./...=-dwarf=false
 NICE := GOGC=200 nice
-GOTEST := $(GO) test -vet=off -count=1 -timeout 40m $(COMPILE) -ldflags='-s -w'
+TESTFLAGS := -vet=off -count=1 -timeout 40m $(FLAGS) -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
 	$(MAKE) --no-print-directory -j5 test-programs test-race test-package test-engine test-alone
 
 test-programs:
-	$(GOTEST) -p 2 $(PROGRAMS)
+	$(STATIC) $(GO) test $(TESTFLAGS) -p 2 $(PROGRAMS)
 
 test-race:
-	SIM_SEEDS=4 $(GOTEST) -race -p 2 -skip '^TestAuditsNoticeMutants$$' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
+	SIM_SEEDS=4 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
-	$(GO) -C packaging/tools test -vet=off -count=1 ./...
-	$(GOTEST) ./packaging
+	$(STATIC) $(GO) -C packaging/tools test -vet=off -count=1 $(FLAGS) ./...
+	$(STATIC) $(GO) test $(TESTFLAGS) ./packaging
 
 # What computes yields to what waits, so that control planes and daemons live no longer than they must: one that idles still takes two hundredths of a processor.
 test-engine:
-	$(NICE) $(GOTEST) -race -run "$(NAMED)" ./internal/engine
-	$(NICE) $(GOTEST) -skip "$(NAMED)" ./internal/engine
+	$(NICE) $(GO) test $(TESTFLAGS) -race -run "$(NAMED)" ./internal/engine
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -skip "$(NAMED)" ./internal/engine
 
 test-alone:
-	SIM_FIRST=5 SIM_SEEDS=16 $(NICE) $(GOTEST) -p 1 ./test/sim $(PLAIN) $(HARNESS)
+	SIM_FIRST=5 SIM_SEEDS=16 $(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 ./test/sim $(PLAIN) $(HARNESS)
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -90,10 +90,10 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 
 lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
-	$(NICE) $(GO) vet $(COMPILE) ./...
-	$(GO) vet $(COMPILE) -tags failpoint ./internal/failpoint ./cmd/fenced
-	$(GO) -C packaging/tools vet ./...
-	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" $(NICE) $(GO) run $(STATICCHECK) ./...
+	$(STATIC) $(NICE) $(GO) vet $(FLAGS) ./...
+	$(STATIC) $(GO) vet $(FLAGS) -tags=failpoint,$(TAGS) ./internal/failpoint ./cmd/fenced
+	$(STATIC) $(GO) -C packaging/tools vet $(FLAGS) ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) $(FLAGS)" $(STATIC) $(NICE) $(GO) run $(STATICCHECK) ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked
 	test/vuln/vuln.sh ./...
