@@ -89,14 +89,16 @@ func measureClusters(ctx context.Context, args []string) error {
 	f.DurationVar(&o.Timeout, "timeout", 6*time.Second, "of the checks")
 	f.DurationVar(&o.Window, "window", 20*time.Second, "how long CPU and requests are measured")
 	f.StringVar(&o.Fenced, "fenced", "", "measure this program, to compare two; empty: that of this source")
-	list := f.String("parts", strings.Join(parts, ","), "what is measured")
+	list := f.String("parts", strings.Join(parts, ","), "what is measured; none: only what idle clusters cost")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
-	o.Parts = strings.Split(*list, ",")
+	if *list != "none" {
+		o.Parts = strings.Split(*list, ",")
+	}
 	r, err := MeasureClusters(ctx, o)
 	if err != nil {
 		return err

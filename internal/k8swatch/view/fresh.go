@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -162,19 +163,37 @@ func (s *side) keepFresh(ctx context.Context, startOver func()) {
 }
 
 // readAllFresh reads all kinds at the same time, so that one that hangs does not
-// delay the others.
+// delay the others. One read of the API groups answers for all kinds whose absence
+// was found before.
 func (s *side) readAllFresh(ctx context.Context) (back bool) {
 	stores := s.watched()
 	backs := make([]bool, len(stores))
+	asked := time.Now()
+	groups := sync.OnceValue(func() map[string]bool {
+		all, _ := s.API().Groups(ctx) // nil after an error: then each kind is read, which tells it
+		return all
+	})
 	var g sync.WaitGroup
 	for i, st := range stores {
-		g.Go(func() { backs[i] = s.readFresh(ctx, st) })
+		g.Go(func() {
+			if st.isAbsent() && lacks(groups(), st.Group) {
+				st.recordNotInstalled(asked)
+				return
+			}
+			backs[i] = s.readFresh(ctx, st)
+		})
 	}
 	g.Wait()
 	for _, b := range backs {
 		back = back || b
 	}
 	return back && ctx.Err() == nil
+}
+
+// lacks reports whether an API server that lists these groups does not serve one.
+// Each serves Leases; a list without them is not that of an API server.
+func lacks(groups map[string]bool, group string) bool {
+	return groups[coordinationv1.GroupName] && !groups[group]
 }
 
 // readFresh reads one object of a kind without the cache. The version of the list
@@ -328,11 +347,46 @@ func (s *store) recordNotInstalled(asked time.Time) {
 	if asked.After(s.proven) {
 		s.proven = asked
 	}
+	if s.absent == nil {
+		s.absent = make(chan struct{})
+	}
 	s.mu.Unlock()
 	if news {
 		s.notifyChange()
 	}
 	s.notifyProgress()
+}
+
+// isAbsent reports whether the cluster did not have this kind when it was last read.
+func (s *store) isAbsent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.absent != nil
+}
+
+// endAbsence lets the watch of a kind try again: nobody knows any more that the
+// cluster does not have it. s.mu is held.
+func (s *store) endAbsence() {
+	if s.absent != nil {
+		close(s.absent)
+		s.absent = nil
+	}
+}
+
+// awaitPresence returns when the kind may be there, or ctx has ended. While it is
+// absent the periodic reads find out whether it was added, so its watch need not
+// ask, too: that was nine tenths of all requests to a cluster without Machines.
+func (s *store) awaitPresence(ctx context.Context) {
+	s.mu.Lock()
+	absent := s.absent
+	s.mu.Unlock()
+	if absent == nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-absent:
+	}
 }
 
 // rewind discards how fresh the content is, not the content.
@@ -350,6 +404,7 @@ func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Lock()
 	news, other := s.problem == "", s.problem != problem
 	s.problem = problem
+	s.endAbsence()
 	s.mu.Unlock()
 	if other && s.request { // the checks that name the kind tell why it cannot be read
 		signal(s.side.c.requests.changed)

@@ -45,8 +45,9 @@ type store struct {
 	synced  bool   // a full list was received, or the kind is not installed
 	reached uint64 // the resourceVersion up to which every event was received
 	asked   []freshRead
-	proven  time.Time // time of the newest read that items are proven to include
-	problem string    // why the last request failed; "" if proven since
+	proven  time.Time     // time of the newest read that items are proven to include
+	problem string        // why the last request failed; "" if proven since
+	absent  chan struct{} // closed when the kind may have been added; nil unless the last answer was that it is not installed
 	stream  watch.Interface
 }
 

@@ -63,8 +63,12 @@ func (s *store) watch(ctx context.Context, cl *client.Conn, g *sync.WaitGroup) {
 func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 	turn := int64((s.side.c.cfg.FreshEvery + watchBeyond).Round(time.Second).Seconds())
 	pages := 0 // a reflector requests one page at a time
+	s.mu.Lock()
+	s.endAbsence() // it may have been that of another API server, or of another history
+	s.mu.Unlock()
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			s.awaitPresence(ctx)
 			if pages++; o.Continue == "" {
 				pages = 1
 			}
@@ -80,6 +84,7 @@ func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 			return s.list(ctx, cl, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			s.awaitPresence(ctx)
 			streams := o.SendInitialEvents != nil && *o.SendInitialEvents
 			ends := streamTimeout
 			if !streams {
@@ -139,7 +144,12 @@ func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
 // version is read there from now on.
 func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	switch {
-	case err == nil, ctx.Err() == context.Canceled:
+	case err == nil:
+		s.mu.Lock()
+		s.endAbsence()
+		s.mu.Unlock()
+		return
+	case ctx.Err() == context.Canceled:
 		return
 	case errors.Is(err, client.ErrNotInstalled):
 		s.recordNotInstalled(asked)
