@@ -176,7 +176,7 @@ func (s *side) readAllFresh(ctx context.Context) (back bool) {
 	var g sync.WaitGroup
 	for i, st := range stores {
 		g.Go(func() {
-			if st.isAbsent() && lacks(groups(), st.Group) {
+			if st.absence.lasts() && lacks(groups(), st.Group) {
 				st.recordNotInstalled(asked)
 				return
 			}
@@ -347,46 +347,12 @@ func (s *store) recordNotInstalled(asked time.Time) {
 	if asked.After(s.proven) {
 		s.proven = asked
 	}
-	if s.absent == nil {
-		s.absent = make(chan struct{})
-	}
 	s.mu.Unlock()
+	s.absence.begin()
 	if news {
 		s.notifyChange()
 	}
 	s.notifyProgress()
-}
-
-// isAbsent reports whether the cluster did not have this kind when it was last read.
-func (s *store) isAbsent() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.absent != nil
-}
-
-// endAbsence lets the watch of a kind try again: nobody knows any more that the
-// cluster does not have it. s.mu is held.
-func (s *store) endAbsence() {
-	if s.absent != nil {
-		close(s.absent)
-		s.absent = nil
-	}
-}
-
-// awaitPresence returns when the kind may be there, or ctx has ended. While it is
-// absent the periodic reads find out whether it was added, so its watch need not
-// ask, too: that was nine tenths of all requests to a cluster without Machines.
-func (s *store) awaitPresence(ctx context.Context) {
-	s.mu.Lock()
-	absent := s.absent
-	s.mu.Unlock()
-	if absent == nil {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-absent:
-	}
 }
 
 // rewind discards how fresh the content is, not the content.
@@ -404,8 +370,8 @@ func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Lock()
 	news, other := s.problem == "", s.problem != problem
 	s.problem = problem
-	s.endAbsence()
 	s.mu.Unlock()
+	s.absence.end()
 	if other && s.request { // the checks that name the kind tell why it cannot be read
 		signal(s.side.c.requests.changed)
 	}

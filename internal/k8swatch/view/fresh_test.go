@@ -391,7 +391,7 @@ func TestAbsentKindsCostOneRead(t *testing.T) {
 	})
 	side, machine := c.work, c.storeOf("Machine")
 	side.readAllFresh(t.Context())
-	require.True(t, machine.isAbsent())
+	require.True(t, machine.absence.lasts())
 	found := others.Load()
 	require.Positive(t, found, "the absence is found by all that can be asked")
 	rounds.Store(0)
@@ -399,7 +399,7 @@ func TestAbsentKindsCostOneRead(t *testing.T) {
 	before, _ := machine.state()
 	watching, stop := context.WithCancel(t.Context())
 	returned := make(chan struct{})
-	go func() { machine.awaitPresence(watching); close(returned) }()
+	go func() { machine.absence.await(watching); close(returned) }()
 	side.readAllFresh(t.Context())
 	after, problem := machine.state()
 	assert.True(t, after.After(before), "the view stays fresh")
@@ -421,6 +421,6 @@ func TestAbsentKindsCostOneRead(t *testing.T) {
 		assert.Positive(t, others.Load(), what)
 	}
 	machine.fail("another answer")
-	assert.False(t, machine.isAbsent(), "the watch may try again")
-	machine.awaitPresence(t.Context())
+	assert.False(t, machine.absence.lasts(), "the watch may try again")
+	machine.absence.await(t.Context())
 }

@@ -35,6 +35,8 @@ type store struct {
 	stop context.CancelFunc // guarded by the side's mutex
 	// added is when the side began to watch it.
 	added time.Time
+	// absence lasts while the last answer was that the kind is not installed.
+	absence absence
 
 	mu sync.Mutex
 	// gvr is where the kind is served now; without a resource it is not known yet.
@@ -45,9 +47,8 @@ type store struct {
 	synced  bool   // a full list was received, or the kind is not installed
 	reached uint64 // the resourceVersion up to which every event was received
 	asked   []freshRead
-	proven  time.Time     // time of the newest read that items are proven to include
-	problem string        // why the last request failed; "" if proven since
-	absent  chan struct{} // closed when the kind may have been added; nil unless the last answer was that it is not installed
+	proven  time.Time // time of the newest read that items are proven to include
+	problem string    // why the last request failed; "" if proven since
 	stream  watch.Interface
 }
 
