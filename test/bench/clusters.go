@@ -63,6 +63,7 @@ type ClustersResult struct {
 type Cost struct {
 	Usage        []Usage // by instance
 	EtcdRequests float64 // per second, at all members
+	APIRequests  float64 // per second, at the API server of one cluster
 }
 
 // HandOver is how long the clusters of one instance had no owner.
@@ -89,14 +90,16 @@ func measureClusters(ctx context.Context, args []string) error {
 	f.DurationVar(&o.Timeout, "timeout", 6*time.Second, "of the checks")
 	f.DurationVar(&o.Window, "window", 20*time.Second, "how long CPU and requests are measured")
 	f.StringVar(&o.Fenced, "fenced", "", "measure this program, to compare two; empty: that of this source")
-	list := f.String("parts", strings.Join(parts, ","), "what is measured")
+	list := f.String("parts", strings.Join(parts, ","), "what is measured; none: only what idle clusters cost")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
-	o.Parts = strings.Split(*list, ",")
+	if *list != "none" {
+		o.Parts = strings.Split(*list, ",")
+	}
 	r, err := MeasureClusters(ctx, o)
 	if err != nil {
 		return err
@@ -205,7 +208,7 @@ func (s *site) costOnce(ctx context.Context) (c Cost, err error) {
 	if err != nil {
 		return c, err
 	}
-	began := time.Now()
+	began, asked := time.Now(), s.asked()
 	c.Usage = make([]Usage, len(s.instances))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, p := range s.instances {
@@ -219,8 +222,17 @@ func (s *site) costOnce(ctx context.Context) (c Cost, err error) {
 		return c, err
 	}
 	after, err := s.etcdRequests(ctx)
-	c.EtcdRequests = perSecond(after-before, time.Since(began))
+	took := time.Since(began)
+	c.EtcdRequests, c.APIRequests = perSecond(after-before, took), perSecond(s.asked()-asked, took)/float64(s.Clusters)
 	return c, err
+}
+
+// asked is how many requests all API servers got from fenced.
+func (s *site) asked() (n int64) {
+	for _, m := range s.members {
+		n += m.asked.Load()
+	}
+	return n
 }
 
 var handled = regexp.MustCompile(`(?m)^grpc_server_handled_total\{.*\} ([0-9.e+]+)$`)
@@ -392,7 +404,8 @@ func (r *ClustersResult) Print(out io.Writer) error {
 	fmt.Fprintf(w, "start -> all clusters owned\t%s\n", seconds(r.Owned))
 	fmt.Fprintf(w, "start -> all clusters acted on\t%s\n", seconds(r.Acting))
 	fmt.Fprintf(w, "requests/s at the etcd while nothing happens\t%.0f\n", r.Idle.EtcdRequests)
-	fmt.Fprintf(w, "the same while a run is stored once a second\t%.0f\n\n", r.Busy.EtcdRequests)
+	fmt.Fprintf(w, "the same while a run is stored once a second\t%.0f\n", r.Busy.EtcdRequests)
+	fmt.Fprintf(w, "requests/s of all daemons at the API server of a cluster in which nothing happens\t%.1f\n\n", r.Idle.APIRequests)
 	fmt.Fprintln(w, "instance\tclusters\tCPU, of one core\tthe same while a run is stored once a second\tresident\tmost ever")
 	for i, u := range r.Idle.Usage {
 		name := instanceName(i)

@@ -30,6 +30,7 @@ func TestMeasureClusters(t *testing.T) {
 	assert.GreaterOrEqual(t, r.Acting, r.Owned)
 	assert.Positive(t, r.Idle.EtcdRequests)
 	assert.Positive(t, r.Busy.EtcdRequests)
+	assert.Positive(t, r.Idle.APIRequests)
 	owned := 0
 	for _, n := range r.Balance {
 		owned += n

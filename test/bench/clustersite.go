@@ -52,6 +52,7 @@ type member struct {
 	nodes, others []*corev1.Node
 	targets       []*target
 	hung          atomic.Pointer[chan struct{}] // closed when the API server answers fenced again
+	asked         atomic.Int64                  // requests of fenced
 }
 
 // The checks of ten clusters time out one after another, so that their decisions do not meet.
@@ -139,8 +140,11 @@ func (s *site) startMember(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// before makes fenced wait for every answer while the API server hangs.
+// before counts the requests of fenced, and makes it wait for every answer while the API server hangs.
 func (m *member) before(ctx context.Context, q apiserver.Request) error {
+	if _, sends := ctx.Deadline(); !sends && q.User == rig.FencedUser { // a watch that sends more has a deadline
+		m.asked.Add(1)
+	}
 	if again := m.hung.Load(); again != nil && q.User == rig.FencedUser {
 		select {
 		case <-ctx.Done():

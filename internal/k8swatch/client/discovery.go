@@ -167,14 +167,24 @@ func (cl *Conn) discover(ctx context.Context, group string) (a groupAnswer) {
 // confirmUnlisted verifies that an API group does not exist. The 404 alone may
 // come from a proxy, and has no body even if it comes from the API server.
 func (cl *Conn) confirmUnlisted(ctx context.Context, group string) error {
+	all, err := cl.Groups(ctx)
+	if err == nil && all[group] {
+		err = fmt.Errorf("%s is listed by the API, but not served", group)
+	}
+	return err
+}
+
+// Groups returns the names of the API groups that the API server lists.
+func (cl *Conn) Groups(ctx context.Context) (map[string]bool, error) {
 	var all metav1.APIGroupList
 	if err := cl.Document(ctx, "/apis", &all); err != nil {
-		return fmt.Errorf("read the API groups: %w", err)
+		return nil, fmt.Errorf("read the API groups: %w", err)
 	}
-	if slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
-		return fmt.Errorf("%s is listed by the API, but not served", group)
+	names := make(map[string]bool, len(all.Groups))
+	for _, g := range all.Groups {
+		names[g.Name] = true
 	}
-	return nil
+	return names, nil
 }
 
 func (cl *Conn) Document(ctx context.Context, path string, into runtime.Object) error {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -162,19 +163,37 @@ func (s *side) keepFresh(ctx context.Context, startOver func()) {
 }
 
 // readAllFresh reads all kinds at the same time, so that one that hangs does not
-// delay the others.
+// delay the others. One read of the API groups answers for all kinds whose absence
+// was found before.
 func (s *side) readAllFresh(ctx context.Context) (back bool) {
 	stores := s.watched()
 	backs := make([]bool, len(stores))
+	asked := time.Now()
+	groups := sync.OnceValue(func() map[string]bool {
+		all, _ := s.API().Groups(ctx) // nil after an error: then each kind is read, which tells it
+		return all
+	})
 	var g sync.WaitGroup
 	for i, st := range stores {
-		g.Go(func() { backs[i] = s.readFresh(ctx, st) })
+		g.Go(func() {
+			if st.absence.lasts() && lacks(groups(), st.Group) {
+				st.recordNotInstalled(asked)
+				return
+			}
+			backs[i] = s.readFresh(ctx, st)
+		})
 	}
 	g.Wait()
 	for _, b := range backs {
 		back = back || b
 	}
 	return back && ctx.Err() == nil
+}
+
+// lacks reports whether an API server that lists these groups does not serve one.
+// Each serves Leases; a list without them is not that of an API server.
+func lacks(groups map[string]bool, group string) bool {
+	return groups[coordinationv1.GroupName] && !groups[group]
 }
 
 // readFresh reads one object of a kind without the cache. The version of the list
@@ -329,6 +348,7 @@ func (s *store) recordNotInstalled(asked time.Time) {
 		s.proven = asked
 	}
 	s.mu.Unlock()
+	s.absence.begin()
 	if news {
 		s.notifyChange()
 	}
@@ -351,6 +371,7 @@ func (s *store) failAt(level zapcore.Level, problem string) {
 	news, other := s.problem == "", s.problem != problem
 	s.problem = problem
 	s.mu.Unlock()
+	s.absence.end()
 	if other && s.request { // the checks that name the kind tell why it cannot be read
 		signal(s.side.c.requests.changed)
 	}

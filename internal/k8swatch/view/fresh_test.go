@@ -365,3 +365,62 @@ func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 	assert.False(t, c.View().Synced)
 	assert.Empty(t, c.Changes())
 }
+
+// One read of the API groups answers for all kinds that a cluster does not have. Their lists and watches are not asked again until
+// the groups say that one may have been added, or say nothing.
+func TestAbsentKindsCostOneRead(t *testing.T) {
+	var groups atomic.Pointer[string]
+	var rounds, others atomic.Int64
+	say := func(names string) {
+		text := `{"kind":"APIGroupList","apiVersion":"v1","groups":[` + names + `]}`
+		groups.Store(&text)
+	}
+	const leases, machines = `{"name":"coordination.k8s.io"}`, `{"name":"machine.openshift.io"}`
+	say(leases)
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/apis":
+			rounds.Add(1)
+			k8stest.Page(http.StatusOK, "application/json", *groups.Load())(w, r)
+		case strings.HasPrefix(r.URL.Path, "/apis/"):
+			others.Add(1)
+			http.NotFound(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	side, machine := c.work, c.storeOf("Machine")
+	side.readAllFresh(t.Context())
+	require.True(t, machine.absence.lasts())
+	found := others.Load()
+	require.Positive(t, found, "the absence is found by all that can be asked")
+	rounds.Store(0)
+
+	before, _ := machine.state()
+	watching, stop := context.WithCancel(t.Context())
+	returned := make(chan struct{})
+	go func() { machine.absence.await(watching); close(returned) }()
+	side.readAllFresh(t.Context())
+	after, problem := machine.state()
+	assert.True(t, after.After(before), "the view stays fresh")
+	assert.Empty(t, problem)
+	assert.Equal(t, found, others.Load(), "nothing is asked but the groups")
+	assert.EqualValues(t, 1, rounds.Load())
+	select {
+	case <-returned:
+		t.Error("the watch of an absent kind must wait")
+	default:
+	}
+	stop()
+	<-returned
+
+	for what, names := range map[string]string{"the group was added": leases + "," + machines, "not the answer of an API server": "", "nor this": machines} {
+		say(names)
+		others.Store(0)
+		side.readAllFresh(t.Context())
+		assert.Positive(t, others.Load(), what)
+	}
+	machine.fail("another answer")
+	assert.False(t, machine.absence.lasts(), "the watch may try again")
+	machine.absence.await(t.Context())
+}

@@ -35,6 +35,8 @@ type store struct {
 	stop context.CancelFunc // guarded by the side's mutex
 	// added is when the side began to watch it.
 	added time.Time
+	// absence lasts while the last answer was that the kind is not installed.
+	absence absence
 
 	mu sync.Mutex
 	// gvr is where the kind is served now; without a resource it is not known yet.

@@ -62,9 +62,11 @@ func (s *store) watch(ctx context.Context, cl *client.Conn, g *sync.WaitGroup) {
 // listWatch lists and watches a store's kind and records the results.
 func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 	turn := int64((s.side.c.cfg.FreshEvery + watchBeyond).Round(time.Second).Seconds())
-	pages := 0 // a reflector requests one page at a time
+	pages := 0      // a reflector requests one page at a time
+	s.absence.end() // it may have been that of another API server, or of another history
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			s.absence.await(ctx)
 			if pages++; o.Continue == "" {
 				pages = 1
 			}
@@ -80,6 +82,7 @@ func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 			return s.list(ctx, cl, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			s.absence.await(ctx)
 			streams := o.SendInitialEvents != nil && *o.SendInitialEvents
 			ends := streamTimeout
 			if !streams {
@@ -102,6 +105,53 @@ func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 			}
 			return w, nil
 		},
+	}
+}
+
+// absence is the time in which a cluster is known not to have a kind. The periodic
+// reads find out whether it was added, so its watch need not ask, too: these were
+// most of the requests to a cluster without Machines.
+type absence struct {
+	mu    sync.Mutex
+	ended chan struct{} // nil while it does not last
+}
+
+func (a *absence) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended == nil {
+		a.ended = make(chan struct{})
+	}
+}
+
+// end lets the watch of the kind try again: nobody knows any more that the cluster
+// does not have it.
+func (a *absence) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended != nil {
+		close(a.ended)
+		a.ended = nil
+	}
+}
+
+func (a *absence) lasts() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended != nil
+}
+
+// await returns when the kind may be there, or ctx has ended.
+func (a *absence) await(ctx context.Context) {
+	a.mu.Lock()
+	ended := a.ended
+	a.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-ended:
 	}
 }
 
@@ -139,7 +189,10 @@ func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
 // version is read there from now on.
 func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	switch {
-	case err == nil, ctx.Err() == context.Canceled:
+	case err == nil:
+		s.absence.end()
+		return
+	case ctx.Err() == context.Canceled:
 		return
 	case errors.Is(err, client.ErrNotInstalled):
 		s.recordNotInstalled(asked)
