@@ -52,8 +52,7 @@ func TestPlaceholdersAreNotReleased(t *testing.T) {
 func TestOneFileSaysWhoReleases(t *testing.T) {
 	address := regexp.QuoteMeta(output(t, "./project.sh", "security"))
 	require.Regexp(t, `(?m)Write to `+address[:len(address)-1]+`, in private`, readFile(t, "../SECURITY.md"))
-	found, err := exec.Command("grep", "-rlE", `(maintainers|security)@`, "--include=*", "--exclude=*_test.go", "--exclude=*.sum", ".").Output()
-	require.NoError(t, err)
+	found := must.Do(exec.Command("grep", "-rlE", `(maintainers|security)@`, "--include=*", "--exclude=*_test.go", "--exclude=*.sum", ".").Output())(t)
 	require.Equal(t, []string{"./project"}, lines(string(found)))
 }
 

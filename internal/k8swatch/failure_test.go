@@ -76,29 +76,6 @@ func TestKubeconfigThatChangesDuringALookIsNoAnswer(t *testing.T) {
 	assert.Empty(t, l.Seen.ClusterUID)
 }
 
-// A Node must not be taken for deleted on the word of something that is not the
-// API server.
-func TestErrorPageIsNoAnswer(t *testing.T) { // I2
-	pages := map[string]http.HandlerFunc{
-		"html":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>no such site</html>", 404) },
-		"no such path":   func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
-		"another object": func(w http.ResponseWriter, _ *http.Request) { k8stest.Status(w, 404, "NotFound", "else") },
-		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
-	}
-	for name, page := range pages {
-		t.Run(name, func(t *testing.T) {
-			l := served(t, page).Look(t.Context(), aRun, [][]byte{})
-			assert.Error(t, l.Err)
-			assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
-			assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
-			assert.Equal(t, remediate.CannotTell, l.Seen.Machine.Exists)
-			assert.Equal(t, remediate.CannotTell, l.Seen.PowerLock)
-			assert.Equal(t, remediate.CannotTell, l.Seen.Contested)
-			assert.False(t, l.Seen.Lease.Known)
-		})
-	}
-}
-
 func TestRefusedAndBrokenReads(t *testing.T) {
 	for code, want := range map[int]remediate.APIState{
 		401: remediate.APIForbidden, 403: remediate.APIForbidden, 500: remediate.APIUnreachable, 503: remediate.APIUnreachable,
@@ -145,15 +122,6 @@ func TestReadsAskPastTheCache(t *testing.T) { // I4
 	run.Step = remediate.PowerOn
 	c.Look(t.Context(), run, nil)
 	assert.Zero(t, cached.Load(), "no read may name a resourceVersion")
-}
-
-func TestTokenIsNotSentWhereARedirectPoints(t *testing.T) {
-	var got atomic.Int32
-	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
-	defer thief.Close()
-	c := served(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, thief.URL, http.StatusFound) })
-	assert.Error(t, c.Look(t.Context(), aRun, nil).Err)
-	assert.Zero(t, got.Load())
 }
 
 func TestAnswerWithoutEndIsRefused(t *testing.T) {

@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -31,7 +32,12 @@ import (
 // What does not come from the API server says nothing: neither that somebody is
 // gone, nor that he never renewed a Lease, nor that nobody else is at work.
 func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
-	for name, answer := range k8stest.Impostors {
+	answers := maps.Clone(k8stest.Impostors)
+	answers["not found, html"] = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>no such site</html>", 404) }
+	answers["no such path"] = http.NotFound
+	answers["not found, another object"] = func(w http.ResponseWriter, _ *http.Request) { k8stest.Status(w, 404, "NotFound", "else") }
+	answers["redirect"] = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }
+	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
 			c := served(t, answer)
 			for _, step := range []remediate.Step{remediate.PowerOff, remediate.PowerOn} {

@@ -29,8 +29,7 @@ const chartDir = configs + "/chart"
 // helm runs helm, and returns what it writes.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	dir, err := rig.Helm(t.Context(), os.Stderr)
-	require.NoError(t, err)
+	dir := must.Do(rig.Helm(t.Context(), os.Stderr))(t)
 	return run(t, filepath.Join(dir, "helm"), args...)
 }
 

@@ -80,8 +80,7 @@ func golden(t *testing.T, name, want string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
+	got := must.Do(os.ReadFile(path))(t)
 	assert.Equal(t, want, string(got), "%s: run go test ./test/chart -update", name)
 }
 

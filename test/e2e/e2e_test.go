@@ -82,8 +82,7 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 		o.Pool = &planes
 		t.Cleanup(func() { hasScene.Delete(t.Name()) })
 	}
-	s, err := scene.New(t.Context(), o)
-	require.NoError(t, err)
+	s := must.Do(scene.New(t.Context(), o))(t)
 	t.Cleanup(func() {
 		assert.NoError(t, s.Died())
 		if t.Failed() {

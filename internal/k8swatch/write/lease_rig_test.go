@@ -80,8 +80,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	// Another store's instance writes nothing, however old the holder's clock says it is.
 	foreign = announces(t, ctx, theirs, other)
 	assert.Contains(t, foreign, `"a"`)
-	host, err := os.Hostname()
-	require.NoError(t, err)
+	host := must.Do(os.Hostname())(t)
 	assert.Equal(t, fmt.Sprintf("fenced instance %q on host %q, with a store of its own, holds the Lease kube-system/fenced since %s", "a", host, first.Spec.AcquireTime.UTC().Format(time.RFC3339)), foreign)
 	assert.Equal(t, foreign, must.Do(theirs.Holder(ctx, other))(t), "who only reads the Lease is told the same")
 	assert.Empty(t, must.Do(mine.Holder(ctx, a))(t))

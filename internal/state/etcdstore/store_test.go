@@ -158,12 +158,10 @@ func TestEtcdParts(t *testing.T) {
 	r.Version, err = s.Put(t.Context(), r)
 	require.NoError(t, err)
 	require.NoError(t, s.Delete(t.Context(), r.Kind, r.Key, r.Version))
-	all, err := s.List(t.Context(), state.KindBackup)
-	require.NoError(t, err)
+	all := must.Do(s.List(t.Context(), state.KindBackup))(t)
 	require.Len(t, all, 1)
 	require.True(t, bytes.Equal(other.Data, all[0].Data), "the other record has its own parts")
-	leases, err := client.Leases(t.Context())
-	require.NoError(t, err)
+	leases := must.Do(client.Leases(t.Context()))(t)
 	for _, l := range leases.Leases {
 		ttl := must.Do(client.TimeToLive(t.Context(), l.ID, clientv3.WithAttachedKeys()))(t)
 		for _, key := range ttl.Keys {
