@@ -1,34 +1,38 @@
 // Command oneversion reads a CustomResourceDefinition on standard input and writes it with one version only, which is
 // served and stored, and without descriptions. A definition of two versions needs a conversion webhook, and the tests
 // have none: without one the API server renames an object from version to version and prunes the fields of the other
-// shape. Descriptions are most of the text, and no API server reads them.
+// shape. Descriptions are most of the text, and no API server reads them. With names of properties behind the version, the
+// spec has these alone: a definition of which the tests make a small part refuses the rest as unknown.
 package main
 
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: oneversion VERSION <definition >definition")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: oneversion VERSION [PROPERTY...] <definition >definition")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1], os.Stdin, os.Stdout, os.Args[2:]...); err != nil {
 		fmt.Fprintln(os.Stderr, "oneversion:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version string, in io.Reader, out io.Writer) error {
+func run(version string, in io.Reader, out io.Writer, properties ...string) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return fmt.Errorf("read the definition: %w", err)
 	}
-	text, err = oneVersion(text, version)
+	text, err = oneVersion(text, version, properties)
 	if err != nil {
 		return err
 	}
@@ -38,7 +42,7 @@ func run(version string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-func oneVersion(definition []byte, version string) ([]byte, error) {
+func oneVersion(definition []byte, version string, properties []string) ([]byte, error) {
 	var crd map[string]any
 	if err := yaml.Unmarshal(definition, &crd); err != nil {
 		return nil, fmt.Errorf("decode the definition: %w", err)
@@ -58,9 +62,31 @@ func oneVersion(definition []byte, version string) ([]byte, error) {
 	delete(kept, "deprecated")
 	delete(kept, "deprecationWarning")
 	dropDescriptions(kept)
+	if err := keepProperties(kept, properties); err != nil {
+		return nil, err
+	}
 	spec["versions"] = []any{kept}
 	delete(spec, "conversion")
 	return yaml.Marshal(crd)
+}
+
+// keepProperties leaves the spec these properties alone, if there are any, and what it requires.
+func keepProperties(version map[string]any, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	spec, found, err := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")
+	if err != nil || !found {
+		return fmt.Errorf("the version has no spec: %w", err)
+	}
+	required, _, _ := unstructured.NestedStringSlice(version, "schema", "openAPIV3Schema", "properties", "spec", "required")
+	for _, name := range append(required, names...) {
+		if spec[name] == nil {
+			return fmt.Errorf("the spec has no property %s", name)
+		}
+	}
+	maps.DeleteFunc(spec, func(name string, _ any) bool { return !slices.Contains(append(required, names...), name) })
+	return unstructured.SetNestedMap(version, spec, "schema", "openAPIV3Schema", "properties", "spec", "properties")
 }
 
 // dropDescriptions spares a property of that name: it is an object, a description is a string.

@@ -50,6 +50,16 @@ spec:
 `, out.String(), "a property that is named description stays, and the status subresource too")
 }
 
+func TestSpecHasTheNamedPropertiesAlone(t *testing.T) {
+	const things = "spec: {versions: [{name: v1, schema: {openAPIV3Schema: {properties: {spec: {required: [a], properties: {a: {type: string}, b: {type: string}, c: {type: string}}}}}}}]}"
+	var out bytes.Buffer
+	require.NoError(t, run("v1", strings.NewReader(things), &out, "b"))
+	assert.Contains(t, out.String(), " a:")
+	assert.Contains(t, out.String(), " b:")
+	assert.NotContains(t, out.String(), " c:")
+	require.ErrorContains(t, run("v1", strings.NewReader(things), &out, "d"), "no property d")
+}
+
 func TestVersionThatIsNotThere(t *testing.T) {
 	require.ErrorContains(t, run("v3", strings.NewReader(twoVersions), &bytes.Buffer{}), "no version v3")
 	require.ErrorContains(t, run("v1", strings.NewReader("{"), &bytes.Buffer{}), "decode the definition")
