@@ -106,7 +106,6 @@ func (v verbs) read(program string, path ...string) error {
 	return nil
 }
 
-// own are the flags of a verb that not every verb has.
 func (v verbs) own(path string) (flags []string) {
 	for _, flag := range v[path] {
 		if !slices.Contains(v[""], flag) {
@@ -280,7 +279,6 @@ func positional(line string) []string {
 	return lowered(helpArgument.FindAllString(line, -1))
 }
 
-// positionalInMan are those of a line of the man page.
 func positionalInMan(line string) (found []string) {
 	line = regexp.MustCompile(`Fl -[\w-]+ Ar \S+( Ns = Ns Ar \S+)?`).ReplaceAllString(line, "")
 	for _, word := range arguments("Ar", line) {

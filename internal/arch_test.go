@@ -227,7 +227,6 @@ func TestMethodCounts(t *testing.T) {
 	}
 }
 
-// structs returns the structs that d declares.
 func structs(d ast.Decl) map[string]*ast.StructType {
 	found := map[string]*ast.StructType{}
 	if g, ok := d.(*ast.GenDecl); ok {

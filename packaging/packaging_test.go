@@ -132,7 +132,6 @@ var builtNewVersion = sync.OnceValues(func() (string, error) {
 	return dist, buildRPM(versions().newer, dist)
 })
 
-// rpmFile is the path of that RPM.
 func rpmFile(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {

@@ -273,7 +273,6 @@ func TestAuditOutputIsHarmless(t *testing.T) {
 	}
 }
 
-// TestJSONIsEscapedAndMeansTheSame.
 func TestJSONIsEscapedAndMeansTheSame(t *testing.T) {
 	socket := hostileDaemon(t, false)
 	var out, errs bytes.Buffer

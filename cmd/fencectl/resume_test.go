@@ -54,7 +54,6 @@ type streamDaemon struct {
 	stream *event.Stream
 }
 
-// Stream is that of its events.
 func (d streamDaemon) Stream() string { return d.stream.ID() }
 
 // Events gives them as fenced does.

@@ -226,7 +226,6 @@ func (d *scripted) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, err
 	return tl, d.fault()
 }
 
-// Do notes the order.
 func (d *scripted) Do(_ context.Context, o wire.Order) (wire.OrderResult, error) {
 	of := "node=" + o.Node
 	if o.Machine != "" {
@@ -261,12 +260,10 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, d.fault())
 }
 
-// Audit has no entries.
 func (d *scripted) Audit(context.Context, audit.Query, func(audit.Entry) error, func(audit.Break) error) error {
 	return d.fault()
 }
 
-// Stream is one.
 func (d *scripted) Stream() string { return "scripted" }
 
 // Report gives the fixture's report, of the period that was asked for.

@@ -69,7 +69,6 @@ func (r *reloadable) owns(cluster string) {
 	require.Eventually(r.t, func() bool { return r.status(cluster).Owner }, time.Minute, 10*time.Millisecond)
 }
 
-// status is the state of a cluster.
 func (r *reloadable) status(cluster string) engine.ClusterStatus {
 	s, known := engine.NewLookup(r.engine).Status(cluster)
 	require.True(r.t, known)

@@ -80,7 +80,6 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 	}
 }
 
-// fleetOf is a cluster with these Nodes.
 func fleetOf(found policy.Report, devices []wire.BMC, nodes ...string) fleet {
 	return fleet{cluster: "c", names: nodes, found: found, devices: devices, places: map[string]cluster.Place{}}
 }
@@ -147,7 +146,6 @@ func TestDeletedNodeKeepsItsPlace(t *testing.T) {
 	assert.Len(t, n.Rack, 63)
 }
 
-// covering is a report with one check that covers the Node.
 func covering(node string, needsHosts bool) policy.Report {
 	return policy.Report{Checks: []policy.CheckReport{{
 		Kind: policy.FencePolicyKind, Name: "workers", State: policy.StateActive, NeedsHosts: needsHosts,

@@ -63,7 +63,6 @@ func TestSecondPerson(t *testing.T) {
 	must.Do(word(root, nil))(t)
 }
 
-// TestSecondPersonReleasesTheSameRack: who releases one rack is no second person for another one.
 func TestSecondPersonReleasesTheSameRack(t *testing.T) {
 	s, now := secondOf(wire.Release), time.Now()
 	give := func(p Peer, g wire.Group) error {

@@ -372,7 +372,6 @@ func yamlName(t reflect.Type, field string) string {
 	return f.Tag.Get("yaml")
 }
 
-// change gives a value another one.
 func change(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -269,7 +269,6 @@ func oneDeletion(o *engine.Options) {
 	o.Guards.MaxDeletions, o.Guards.DeletionTimeout = 1, 30*time.Minute
 }
 
-// gateOf is the gate of a Node with this name.
 func gateOf(t *testing.T, e *engine.Engine, node, name string) reason.Gate {
 	t.Helper()
 	return gateIn(t, must.Do(e.Explain(t.Context(), "c", node))(t), func(g reason.Gate) bool { return g.Name == name })
@@ -392,7 +391,6 @@ func (ms *machineSet) replace(s *fake.State, m policy.Machine) {
 	s.PutMachine(m)
 }
 
-// deletions are the times of the deletions so far.
 func (ms *machineSet) deletions() (list []time.Time) {
 	ms.w.Do(func(*fake.State) { list = slices.Clone(ms.deleted) })
 	return list

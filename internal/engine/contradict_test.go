@@ -91,7 +91,6 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 	})
 }
 
-// told are the messages of the refusals for a reason.
 func told(t *testing.T, events *event.Stream, code reason.Code) (messages []string) {
 	t.Helper()
 	contradicts := func(ev event.Event) bool {

@@ -172,7 +172,6 @@ func through(change func([]policy.Change) []policy.Change) func(*engine.Options)
 	return func(o *engine.Options) { o.Clusters[0].Watch = seenThrough{o.Clusters[0].Watch, change} }
 }
 
-// eachMachine changes what is seen of every Machine.
 func eachMachine(change func(*policy.Change, *policy.Machine)) func(*engine.Options) {
 	return through(func(list []policy.Change) []policy.Change {
 		for i := range list {

@@ -38,7 +38,6 @@ func handingOver(w *world) func(*engine.Options) {
 	return func(o *engine.Options) { o.StoreID, o.Escalation = "store", asks(o, w.Handovers()) }
 }
 
-// others are the requests for other remediators.
 func others(w *world) (list []policy.Request) {
 	w.Do(func(s *fake.State) {
 		for _, q := range s.Others {

@@ -97,7 +97,6 @@ func TestRequestsAreInFlight(t *testing.T) {
 	}
 }
 
-// askedRecord is the only record in the store.
 func askedRecord(t *testing.T, store state.Store) escalate.Record {
 	t.Helper()
 	list := must.Do(escalate.Load(t.Context(), store))(t)
@@ -211,7 +210,6 @@ func TestNextRemediatorHasASlotAgain(t *testing.T) {
 	})
 }
 
-// giveUp orders to give up a record.
 func giveUp(id string, yes bool) wire.Order {
 	return wire.Order{Run: id, Actor: "ada", Reason: "the remediator is gone", Role: wire.Admin, AsIs: true, Yes: yes}
 }

@@ -188,7 +188,6 @@ func (w *world) changeCheck(change func(*policy.Check)) {
 // pauseCheck leaves the cluster to people.
 func (w *world) pauseCheck() { w.changeCheck(func(c *policy.Check) { c.Paused = true }) }
 
-// eachMachine changes all Machines.
 func (w *world) eachMachine(change func(*policy.Machine)) {
 	w.Do(func(s *fake.State) {
 		for _, h := range s.Hosts {
@@ -206,7 +205,6 @@ func (w *world) dropMachines() {
 	})
 }
 
-// ownMachines has a MachineSet own the Machines.
 func (w *world) ownMachines() {
 	w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"} })
 }
@@ -255,7 +253,6 @@ func noAnswer() error {
 	return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Addr: "192.0.2.1", Err: errors.New("no answer")}
 }
 
-// refusedAccount is the error of a BMC that refuses the account.
 func refusedAccount() error {
 	return &bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")}
 }

@@ -28,7 +28,6 @@ func withOutlet(w *world) (*fake.OutletHandle, func(*engine.Options)) {
 	return p, opening(w.bmc(), p)
 }
 
-// opening has the engine open the BMC and the outlet of n-1 so.
 func opening(first, outlet bmc.Power) func(*engine.Options) {
 	return func(o *engine.Options) {
 		o.Open = func(d bmc.Device) (bmc.Power, error) {

@@ -235,7 +235,6 @@ type blind struct {
 	refused *atomic.Bool
 }
 
-// Owner implements state.Owners.
 func (b blind) Owner(cluster string) state.Owner {
 	o := b.heir.Owner(cluster)
 	if b.refused.Load() {

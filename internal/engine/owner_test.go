@@ -263,7 +263,6 @@ func (h *heir) Run(ctx context.Context, guard func(context.Context, state.Claim)
 	}
 }
 
-// Owner implements state.Owners.
 func (h *heir) Owner(string) state.Owner {
 	h.deed.mu.Lock()
 	defer h.deed.mu.Unlock()

@@ -222,7 +222,6 @@ func TestHealthCheckEndsTheProbeBackoff(t *testing.T) {
 	})
 }
 
-// gatesOf are the gates of a Node by name.
 func gatesOf(t *testing.T, e *engine.Engine, node string) map[string]reason.Gate {
 	t.Helper()
 	x := must.Do(e.Explain(t.Context(), "c", node))(t)

@@ -48,7 +48,6 @@ func (l *ledger) set(refuse func(event.Event) bool) {
 	l.refuse = refuse
 }
 
-// all is what it took.
 func (l *ledger) all() []event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +208,6 @@ func TestHostsComeBackWithoutARecord(t *testing.T) {
 	})
 }
 
-// orders are those on record.
 func (l *ledger) orders() (all []event.Event) {
 	for _, e := range l.all() {
 		if e.Type == event.Ordered {

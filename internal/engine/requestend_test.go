@@ -57,7 +57,6 @@ func lostRun(t *testing.T, w *world, store *failingStore) {
 	require.Empty(t, q.Power.Phase)
 }
 
-// lostRunEvents are the events that say that a run is lost.
 func lostRunEvents(t *testing.T, events *event.Stream) []event.Event {
 	t.Helper()
 	return eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "does not know the run") })

@@ -160,7 +160,6 @@ func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 // waiting lets the runs of an engine wait, with a first pause of a minute.
 func waiting(o *engine.Options) { o.Run.RetryInterval = time.Minute }
 
-// waitingOnce is waiting for runs of one attempt.
 func waitingOnce(o *engine.Options) { o.Run.RetryInterval, o.Run.MaxAttempts = time.Minute, 1 }
 
 // What heals ends the run by itself, with the Node Ready and whole. Nobody orders anything. // L5

@@ -59,7 +59,6 @@ func agent(t *testing.T, body string) searchPath {
 	return listing(t, "echo 7,worker-5", body)
 }
 
-// listing is agent with another list.
 func listing(t *testing.T, list, body string) searchPath {
 	t.Helper()
 	return raw(t, header+"input=$(cat)\ncase \"$input\" in action=list*) "+list+"; exit;; esac\n"+body+"\n")

@@ -48,7 +48,6 @@ func mode(m float64, s string) audit.Entry {
 	return entry(m, event.ModeChanged, of(""), by(""), saw("mode="+s))
 }
 
-// reported is the report of a period with these entries in the log.
 func reported(p Period, now Now, entries ...audit.Entry) wire.PeriodReport {
 	h := New(p)
 	for _, e := range entries {

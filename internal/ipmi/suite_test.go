@@ -85,7 +85,6 @@ func goWorld(t *testing.T, p peer) *bmctest.World {
 	return w
 }
 
-// worldOf is the world of a BMC behind a relay.
 func worldOf(t *testing.T, b ipmisim.Faults) (*bmctest.World, *ipmisim.Relay) {
 	relay := relayTo(t, b)
 	return &bmctest.World{
@@ -259,7 +258,6 @@ func closes(t *testing.T, c *Client) {
 	require.NoError(t, err)
 }
 
-// relayTo is a relay to the BMC b.
 func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
 	t.Helper()
 	r := must.Do(ipmisim.StartRelay(b.Addr()))(t)
@@ -267,7 +265,6 @@ func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
 	return r
 }
 
-// losing is a network that loses these datagrams.
 func losing(lost func(ipmisim.Datagram) bool) func(ipmisim.Datagram) []ipmisim.Datagram {
 	return func(d ipmisim.Datagram) []ipmisim.Datagram {
 		if lost(d) {

@@ -183,7 +183,6 @@ func TestCredentials(t *testing.T) {
 	assert.ErrorContains(t, err, "in the namespace kube-system the ClusterRole fenced-secrets is not bound; run fencectl init and its script again")
 }
 
-// restored restores a Node from one backup.
 func restored(ctx context.Context, c *Cluster, r remediate.Run, backup []byte) error {
 	_, err := c.Restore(ctx, r, [][]byte{backup})
 	return err

@@ -129,7 +129,6 @@ func (h *held) Put(_ context.Context, r state.Record) (uint64, error) {
 	return 1, nil
 }
 
-// leading is the Lead of a cluster in a leadership with a store.
 func leading(ctx context.Context, s state.Store) *Lead {
 	l := New(Options{Name: "c", Slots: NewSlots(func(string) {})})
 	l.current.Store(newLeadership(ctx, state.Claim{Store: s}, suspend.Awake{}))

@@ -171,7 +171,6 @@ func (d *fakeDevice) runs() (on bool, action byte) {
 	return on, action
 }
 
-// requests are those that it was sent.
 func (d *fakeDevice) requests() (all []string) {
 	d.do(func() { all = slices.Clone(d.asked) })
 	return all

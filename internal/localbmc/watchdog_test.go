@@ -30,7 +30,6 @@ type keeping struct {
 	words []string
 }
 
-// told is what it has told so far.
 func (k *keeping) told() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -196,7 +196,6 @@ func nodeCheck(name string) policy.Check {
 	}
 }
 
-// pool is n Nodes of which the first are sick.
 func pool(n, sick int) map[string]*policy.Node {
 	nodes := map[string]*policy.Node{}
 	for i := range n {

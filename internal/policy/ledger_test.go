@@ -53,7 +53,6 @@ func put(value any) Change {
 	return Change{ID: id, Value: value}
 }
 
-// ledgerWith is a ledger that has taken changes in.
 func ledgerWith(rules Rules, changes ...Change) *Ledger {
 	l := NewLedger(rules)
 	l.Apply(ledgerEpoch, changes...)
@@ -251,7 +250,6 @@ func TestUnreadObjectBesideItsRequest(t *testing.T) {
 	assert.Equal(t, []ObjectKey{{"Machine", "ns", "m", "machine.openshift.io"}}, l.Snapshot().Undecoded)
 }
 
-// named is a check of a namespace.
 func named(namespace, name string) *Check {
 	return &Check{Kind: MachineHealthCheckKind, APIVersion: OpenShiftMachineAPI, Namespace: namespace, Name: name, Selector: labels.Everything(), Strategy: PowerCycleHosts,
 		Conditions: nodePolicy().Conditions}

@@ -26,7 +26,6 @@ var (
 	worldTemplate  = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
 )
 
-// of draws one of the values.
 func of[T any](t *rapid.T, label string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, label)
 }
@@ -118,7 +117,6 @@ func drawMedik8s(t *rapid.T, c *Check, now time.Time) {
 // hourly is a schedule.
 type hourly struct{}
 
-// Next is the next full hour.
 func (hourly) Next(t time.Time) time.Time { return t.Truncate(time.Hour).Add(time.Hour) }
 
 func drawWorldMachine(t *rapid.T, now time.Time) *Machine {

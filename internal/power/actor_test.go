@@ -17,7 +17,6 @@ import (
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
-// opened opens d or fails the test.
 func opened(t *testing.T, open bmc.Opener, d bmc.Device) bmc.Power {
 	t.Helper()
 	return must.Do(open(d))(t)

@@ -175,7 +175,6 @@ func TestPasswordsOfOneAccountDoNotAlternate(t *testing.T) {
 	})
 }
 
-// newStore is an empty store.
 func newStore(t *testing.T) state.Store {
 	s := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })

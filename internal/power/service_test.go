@@ -410,7 +410,6 @@ func refused(t *testing.T, err error, k bmc.Kind) {
 	assert.Equal(t, bmc.SentNo, e.Sent)
 }
 
-// deviceAt is a BMC at a host of the yard.
 func deviceAt(host string) bmc.Device {
 	return bmc.Device{
 		Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: host, Port: 623},

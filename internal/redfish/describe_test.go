@@ -44,7 +44,6 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, 1, sim.OpenSessions(), "one session for all")
 }
 
-// describe asks the BMC of d for its description.
 func describe(t *testing.T, d bmc.Device) bmc.Description {
 	t.Helper()
 	return must.Do(open(t, d, timing).Describe(t.Context()))(t)

@@ -69,7 +69,6 @@ func open(t *testing.T, h bmc.Device, tm bmc.Timing) *redfish.Client {
 	return c
 }
 
-// one is a service with one system, and a client of it.
 func one(t *testing.T) (*redfishsim.Server, *redfish.Client) {
 	t.Helper()
 	sim := start(t, redfishsim.Options{UUID: uuid1})

@@ -145,7 +145,6 @@ const wrong, whileWrong = 5000, 20
 // time is what the clock of the process shows.
 func (w *world) time() time.Time { return clock(w.now + w.ahead) }
 
-// setClock makes the clock wrong for a while.
 func (w *world) setClock(by int) { w.ahead, w.wrongFor, w.set = by, whileWrong, true }
 
 func (c *clocks) tick() {

@@ -31,7 +31,6 @@ type scene struct {
 // noon is the time of every scene.
 var noon = clock(12 * 3600)
 
-// ago is a time before noon.
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // proof is what readings in one state, so long ago each, prove.

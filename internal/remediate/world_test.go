@@ -443,7 +443,6 @@ type memory struct {
 	first, last int  // ... and then read Off at, without anything else between; -1
 }
 
-// forget is what a crash does.
 func (w *world) forget() {
 	w.accepted, w.ack = bmc.Acceptance{}, false
 	w.resetProof()

@@ -224,7 +224,6 @@ func TestMarkOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// emitted are the events of a type so far.
 func (d *desk) emitted(t *testing.T, typ string) (list []event.Event) {
 	t.Helper()
 	synctest.Wait()

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// noted notes what became of a test.
 type noted struct {
 	testing.TB
 	became string

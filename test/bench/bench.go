@@ -43,7 +43,6 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Result is what was measured.
 type Result struct {
 	Options
 	// Start is from the start of the process to the first judgement of all Nodes.

@@ -174,7 +174,6 @@ const (
 	boundRSS     = 80 << 20              // the same
 )
 
-// Print writes the tables.
 func (r *Result) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%d Nodes and Machines, %.0f Node status updates/s (asked for: %d), real kube-apiserver and etcd on the same machine\n",

@@ -249,7 +249,6 @@ func (w *Where) readCollections(log string, from, to time.Duration) error {
 	return nil
 }
 
-// Print writes the table.
 func (w *Where) Print(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\n%s\n\n%d Machines fail at the same moment, from the timeout\tfirst\tmedian\tlast\n", machine(), len(w.Deleted))

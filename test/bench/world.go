@@ -35,7 +35,6 @@ type worldOrder struct {
 	Spared []string // of scale-api: names of Nodes that may be gone
 }
 
-// worldAnswer is the answer.
 type worldAnswer struct {
 	Error string
 	// Kubeconfig is fenced's, Admin an administrator's.
@@ -47,7 +46,6 @@ type worldAnswer struct {
 	Deleted []string
 }
 
-// world is one of the processes.
 type world struct {
 	*process
 	orders  *json.Encoder
@@ -76,7 +74,6 @@ func startWorld(dir, word string) (*world, error) {
 	return w, w.start()
 }
 
-// ask sends an order, and returns the answer.
 func (w *world) ask(o worldOrder) (a worldAnswer, err error) {
 	if err = w.orders.Encode(o); err == nil {
 		err = w.answers.Decode(&a)
@@ -120,7 +117,6 @@ func serveWorld(in io.Reader, out io.Writer, answer func(worldOrder) (worldAnswe
 	}
 }
 
-// serveBMCs is every BMC.
 func serveBMCs(ctx context.Context, in io.Reader, out io.Writer) error {
 	many, err := ipmisim.StartMany(ctx, ipmisim.Options{User: user, Password: password})
 	if err != nil {

@@ -271,7 +271,6 @@ func (c chrome) open(t testing.TB) *tab {
 	return b
 }
 
-// note takes in an event of the tab.
 func (b *tab) note(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -54,7 +54,6 @@ func nameOf(o object) string {
 	return strings.Join([]string{text(o["kind"]), text(m["namespace"]), text(m["name"])}, " ")
 }
 
-// objects are the objects of a manifest, by their names.
 func objects(t *testing.T, manifest string) map[string]object {
 	t.Helper()
 	found := map[string]object{}
@@ -69,7 +68,6 @@ func objects(t *testing.T, manifest string) map[string]object {
 	return found
 }
 
-// render renders the chart with values.
 func render(t *testing.T, values map[string]any, groups ...string) map[string]object {
 	t.Helper()
 	args := []string{"template", "fenced", chartDir, "--namespace", "fenced"}

@@ -135,7 +135,6 @@ func condition(name string) string {
 	return ""
 }
 
-// rules are the rules of a role.
 func rules(t *testing.T, list *yaml.Node) string {
 	t.Helper()
 	if len(list.Content) == 0 { // a controller of Kubernetes aggregates them, and Helm may not write what that owns

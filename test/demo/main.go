@@ -153,7 +153,6 @@ func keep(ctx context.Context, s *scene.Scene, fencectl string) error {
 	return nil
 }
 
-// prepare sets the scene.
 func prepare(ctx context.Context, programs scene.Programs, c choice) (*scene.Scene, error) {
 	fmt.Println(c.starts)
 	return scene.New(ctx, scene.Options{

@@ -27,7 +27,6 @@ var (
 	parties  = append(append([]string{one, two}, members...), api, bmc)
 )
 
-// addressOf is the address of a party, or of the switch for "".
 func addressOf(party string) netip.Addr {
 	host := byte(1)
 	for i, p := range parties {
@@ -135,7 +134,6 @@ func newNetwork() (*network, error) {
 	return n, run(rules, "nft", "-f", "-")
 }
 
-// run runs a program with this input.
 func run(input, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	cmd.Stdin = strings.NewReader(input)

@@ -78,7 +78,6 @@ func play(ctx context.Context, a ask) (r result) {
 	return r
 }
 
-// playIn plays a schedule, and returns what happened.
 func playIn(ctx context.Context, dir string, schedule []fault, program string) ([]event, error) {
 	starting, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()

@@ -101,7 +101,6 @@ func newSite(ctx context.Context, dir, program string) (_ *site, err error) {
 	return s, s.awaitReady(ctx)
 }
 
-// end ends all that the site started.
 func (s *site) end() {
 	for _, b := range s.bastion {
 		b.want(-1)
@@ -197,7 +196,6 @@ func (s *site) startHost(ctx context.Context, name string, number int) (err erro
 
 func ready(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue }
 
-// bastionAt is the bastion with an address.
 func bastionAt(a net.Addr) string {
 	if udp, ok := a.(*net.UDPAddr); ok {
 		for _, name := range bastions {

@@ -321,7 +321,6 @@ func addToken(t *testing.T, s *scene.Scene) {
 	require.NoError(t, os.WriteFile(string(path[1]), text, 0o600))
 }
 
-// keyLine is a line of a private key.
 func keyLine(t *testing.T, file string) string {
 	t.Helper()
 	text := must.Do(os.ReadFile(file))(t)

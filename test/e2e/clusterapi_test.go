@@ -105,7 +105,6 @@ func TestClusterAPIOnTwoAPIs(t *testing.T) {
 	}, patience, 200*time.Millisecond)
 }
 
-// clusterAPIScene is set for a scene of the Cluster API.
 func clusterAPIScene(t *testing.T, o scene.Options) *scene.Scene {
 	t.Helper()
 	o.Machines, o.CRDs = scene.ClusterAPI, []rig.CRDs{rig.CAPIv1beta2, rig.Metal3}
@@ -216,7 +215,6 @@ func managerMayAsk(ctx context.Context, t *testing.T, s *scene.Scene) bool {
 	return allowed
 }
 
-// machineOf is the Machine of a Node that has one.
 func machineOf(ctx context.Context, t *testing.T, s *scene.Scene, node string) *unstructured.Unstructured {
 	t.Helper()
 	m := must.Do(s.MachineOf(ctx, node))(t)

@@ -351,7 +351,6 @@ func writes(t *testing.T, c *rig.ControlPlane, resource string) []write {
 	return found
 }
 
-// writesBut are the writes to all objects but one.
 func writesBut(t *testing.T, c *rig.ControlPlane, resource, name string) []write {
 	t.Helper()
 	return slices.DeleteFunc(writes(t, c, resource), func(w write) bool { return w.name == name })

@@ -246,7 +246,6 @@ func awaitOwner(ctx context.Context, t *testing.T, a, b *peer) (owner, other *pe
 	return nil, nil, is
 }
 
-// openRun is a peer's open run on a worker, which is there.
 func (p *peer) openRun(ctx context.Context, t *testing.T, w *scene.Worker) wire.RunStatus {
 	t.Helper()
 	for ctx.Err() == nil {

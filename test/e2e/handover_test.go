@@ -40,7 +40,6 @@ type provider struct {
 	namespace string
 }
 
-// requests is where they are.
 func (p provider) requests() dynamic.ResourceInterface {
 	return p.on.Dynamic().Resource(p.kind).Namespace(cmp.Or(p.namespace, rig.Namespace))
 }
@@ -104,7 +103,6 @@ func (p provider) keep(ctx context.Context, t *testing.T, name string, yes bool)
 	})
 }
 
-// template creates a template of this kind and name.
 func template(ctx context.Context, t *testing.T, on *rig.ControlPlane, apiVersion, kind, name string) rig.TemplateRef {
 	t.Helper()
 	require.NoError(t, on.Apply(ctx, []byte("apiVersion: "+apiVersion+"\nkind: "+kind+"\nmetadata: {name: "+name+", namespace: "+rig.Namespace+

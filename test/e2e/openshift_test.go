@@ -305,7 +305,6 @@ func deleters(t *testing.T, s *scene.Scene, w *scene.Worker) (users []string) {
 	return users
 }
 
-// phaseOf is the phase of a request.
 func phaseOf(obj *unstructured.Unstructured) string {
 	phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
 	return phase

@@ -95,7 +95,6 @@ func (p *supply) requireOnAlways(t *testing.T) {
 	}
 }
 
-// notesOf is all that the steps of a run noted.
 func notesOf(r wire.RunRecord) string {
 	var notes []string
 	for _, s := range r.Steps {

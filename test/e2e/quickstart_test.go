@@ -135,7 +135,6 @@ func (b *beginner) follow(ctx context.Context, page string) (last string) {
 	return last
 }
 
-// admin is the kubeconfig of an administrator of a control plane.
 func admin(t *testing.T, c *rig.ControlPlane) string {
 	t.Helper()
 	return must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)

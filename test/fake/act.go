@@ -15,7 +15,6 @@ import (
 // ErrAPI is the error of an API server that does not answer.
 var ErrAPI = errors.New("the API server does not answer")
 
-// metalOf returns the BareMetalHost of a target.
 func (s *State) metalOf(t remediate.Target) *policy.Host {
 	_, name, _ := strings.Cut(t.BareMetalHost, "/")
 	return s.Metal[name]

@@ -28,7 +28,6 @@ type Cluster struct {
 	onLook   func(looks int)
 }
 
-// New returns an empty cluster.
 func New(name string) *Cluster { return &Cluster{state: NewState(name)} }
 
 // Do runs f while the cluster does not change. f must not keep references to what

@@ -14,7 +14,6 @@ type Handle struct {
 	name string
 }
 
-// Handle returns the handle of a host.
 func (c *Cluster) Handle(name string) *Handle { return &Handle{c, name} }
 
 func (h *Handle) do(f func(s *State, host *Host)) {
@@ -59,7 +58,6 @@ func (h *Handle) Isolations() int {
 // Reads is how often its BMC was read.
 func (h *Handle) Reads() int { return get(h, func(_ *State, host *Host) int { return host.BMC.reads }) }
 
-// Commands are the commands that its BMC received.
 func (h *Handle) Commands() []bmc.Command {
 	return get(h, func(_ *State, host *Host) []bmc.Command { return slices.Clone(host.BMC.commands) })
 }

@@ -102,7 +102,6 @@ func (s *State) DropHost(h *Host) {
 	s.Hosts = slices.DeleteFunc(s.Hosts, func(o *Host) bool { return o == h })
 }
 
-// BootID is the ID of the current boot.
 func (h *Host) BootID() string { return fmt.Sprintf("%s-boot-%d", cmp.Or(h.Chassis, h.Name), h.Boots) }
 
 // Supplied reports whether any outlet feeds the host.
@@ -110,7 +109,6 @@ func (h *Host) Supplied() bool {
 	return len(h.Outlets) == 0 || slices.ContainsFunc(h.Outlets, func(o *Outlet) bool { return o.On || o.FeedsAnother })
 }
 
-// Power switches the host.
 func (h *Host) Power(on bool, why string) {
 	if on && !h.Supplied() || on == h.On {
 		return

@@ -63,7 +63,6 @@ func (n *Node) JSON() []byte {
 	return b
 }
 
-// Missing returns what a Node lacks of what was saved for a run.
 func (n *Node) Missing(r remediate.Run, backups [][]byte) (lacks []string) {
 	return n.lacks(n.wanted(r, backups))
 }
@@ -122,7 +121,6 @@ func (n *Node) compare(with Owned, has bool) (keys []string) {
 	return keys
 }
 
-// NodeID is the ID of a Node.
 func NodeID(name string) policy.ObjectID {
 	return policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}
 }
@@ -152,7 +150,6 @@ func (s *State) ChangeNode(name string, change func(*Node)) {
 	}
 }
 
-// RemoveNode deletes a Node.
 func (s *State) RemoveNode(name string) {
 	s.next()
 	delete(s.Nodes, name)

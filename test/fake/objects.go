@@ -18,7 +18,6 @@ func machineID(m policy.Machine) policy.ObjectID {
 	return policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
 }
 
-// PutMachine stores the Machine of a Node.
 func (s *State) PutMachine(m policy.Machine) { s.putMachine(m.NodeName, m) }
 
 // PutStranger stores a Machine that is on none of the hosts, whatever it says.
@@ -52,7 +51,6 @@ func (s *State) NeverJoined(host string, since time.Time) {
 	s.ChangeMachine(host, func(m *policy.Machine) { m.NodeName, m.LastUpdated, m.Phase = "", since, "Provisioned" })
 }
 
-// ChangeMachine changes the Machine of a Node, if it has one.
 func (s *State) ChangeMachine(node string, change func(*policy.Machine)) {
 	if m := s.Machines[node]; m != nil {
 		c := *m
@@ -98,7 +96,6 @@ func checkID(c *policy.Check) policy.ObjectID {
 // ShowCheck publishes a check as it is now; DropCheck deletes it.
 func (s *State) ShowCheck(c *policy.Check) { s.next(); s.show(checkID(c), c) }
 
-// DropCheck deletes a check.
 func (s *State) DropCheck(c *policy.Check) { s.next(); s.show(checkID(c), nil) }
 
 // ShowUpgrade publishes a ClusterVersion whose upgrade is in progress, for why.
@@ -107,7 +104,6 @@ func (s *State) ShowUpgrade(why string) {
 	s.show(policy.ObjectID{APIVersion: "config.openshift.io/v1", Kind: "ClusterVersion", Name: "version"}, &policy.Upgrade{Why: why})
 }
 
-// ChangeCheck changes the check of the cluster.
 func (s *State) ChangeCheck(change func(*policy.Check)) {
 	old, c := s.Check, *s.Check
 	change(&c)

@@ -118,7 +118,6 @@ type OutletHandle struct {
 	i    int
 }
 
-// AddOutlet adds an outlet to a host.
 func (c *Cluster) AddOutlet(host string) *OutletHandle {
 	p := &OutletHandle{c: c, host: host}
 	c.Do(func(s *State) {
@@ -130,7 +129,6 @@ func (c *Cluster) AddOutlet(host string) *OutletHandle {
 	return p
 }
 
-// Change changes the outlet.
 func (p *OutletHandle) Change(change func(*Outlet)) {
 	p.c.Do(func(s *State) { change(s.Host(p.host).Outlets[p.i]) })
 }
@@ -141,7 +139,6 @@ func (p *OutletHandle) On() (on bool) { p.Change(func(o *Outlet) { on = o.On });
 // Reads is how often it was read.
 func (p *OutletHandle) Reads() (n int) { p.Change(func(o *Outlet) { n = o.reads }); return n }
 
-// Commands are the commands that it received.
 func (p *OutletHandle) Commands() (list []bmc.Command) {
 	p.Change(func(o *Outlet) { list = slices.Clone(o.commands) })
 	return list
@@ -281,7 +278,6 @@ type Outlet struct {
 	commands []bmc.Command
 }
 
-// AddOutlet adds an outlet to the host.
 func (h *Host) AddOutlet() *Outlet {
 	o := &Outlet{h: h, On: true}
 	h.Outlets = append(h.Outlets, o)

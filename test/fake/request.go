@@ -65,7 +65,6 @@ func (s *State) Withdraw(name string) {
 	}
 }
 
-// lookAtRequest adds the request of a run to a look.
 func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
 	for _, q := range s.Others {
 		if q.NodeName != "" && q.NodeName == r.Target.Node || q.NodeName == "" && q.Name == r.Target.Machine {
@@ -203,7 +202,6 @@ func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.T
 	return request.Draft{Object: d.object, Create: d.create}, nil
 }
 
-// create makes the object of a request.Draft.
 func (d handoverDraft) create(_ context.Context, o request.Object, check string) (uid string, err error) {
 	var wait func() error
 	d.c.Do(func(s *State) { wait = s.OnHandover })
@@ -262,7 +260,6 @@ func (h Handovers) Read(_ context.Context, o request.Object) (found *policy.Requ
 	return found, err
 }
 
-// object is the object of a record.
 func (s *State) object(o request.Object) *policy.Request {
 	q := s.Others[requestID(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})]
 	if q == nil || !o.MayBe(q.UID, q.MadeBy) {

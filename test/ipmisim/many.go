@@ -64,13 +64,11 @@ func StartMany(ctx context.Context, o Options) (*Many, error) {
 	return m, nil
 }
 
-// Stop ends them.
 func (m *Many) Stop() {
 	_ = m.srv.Close()
 	<-m.done
 }
 
-// Port is the port of all of them.
 func (m *Many) Port() int { return m.conn.port }
 
 // FirstAsked is when the first datagram came to the BMC with a number; zero if none came.
@@ -114,7 +112,6 @@ func (m *Many) Tally() (t Tally) {
 	return t
 }
 
-// manyHost is the host with one number.
 type manyHost struct {
 	asked    int
 	first    time.Time

@@ -50,7 +50,6 @@ type Client struct {
 	core, authorization, coordination, rbac, storage *rest.RESTClient
 }
 
-// NewForConfig returns a client.
 func NewForConfig(cfg *rest.Config) (*Client, error) {
 	transport, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -108,10 +107,8 @@ type (
 // Core are the kinds of the core group.
 type Core struct{ c *rest.RESTClient }
 
-// CoreV1 returns them.
 func (c *Client) CoreV1() Core { return Core{c.core} }
 
-// RESTClient is the client of the group.
 func (g Core) RESTClient() rest.Interface { return g.c }
 
 // Nodes and the others are the clients of the kinds of these names.
@@ -140,10 +137,8 @@ func (g Core) ServiceAccounts(namespace string) *ServiceAccounts {
 // Coordination are the kinds of coordination.k8s.io.
 type Coordination struct{ c *rest.RESTClient }
 
-// CoordinationV1 returns them.
 func (c *Client) CoordinationV1() Coordination { return Coordination{c.coordination} }
 
-// Leases is their client.
 func (g Coordination) Leases(namespace string) *Leases {
 	return resource[coordinationv1.Lease, coordinationv1.LeaseList](g.c, "leases", namespace)
 }
@@ -151,10 +146,8 @@ func (g Coordination) Leases(namespace string) *Leases {
 // Storage are the kinds of storage.k8s.io.
 type Storage struct{ c *rest.RESTClient }
 
-// StorageV1 returns them.
 func (c *Client) StorageV1() Storage { return Storage{c.storage} }
 
-// VolumeAttachments is their client.
 func (g Storage) VolumeAttachments() *VolumeAttachments {
 	return resource[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](g.c, "volumeattachments", "")
 }
@@ -162,7 +155,6 @@ func (g Storage) VolumeAttachments() *VolumeAttachments {
 // Rbac are the kinds of rbac.authorization.k8s.io.
 type Rbac struct{ c *rest.RESTClient }
 
-// RbacV1 returns them.
 func (c *Client) RbacV1() Rbac { return Rbac{c.rbac} }
 
 // ClusterRoles and the others are the clients of the kinds of these names.
@@ -185,7 +177,6 @@ func (g Rbac) RoleBindings(namespace string) *RoleBindings {
 // Authorization are the kinds of authorization.k8s.io.
 type Authorization struct{ c *rest.RESTClient }
 
-// AuthorizationV1 returns them.
 func (c *Client) AuthorizationV1() Authorization { return Authorization{c.authorization} }
 
 // SubjectAccessReviews asks what a user may do.
@@ -277,7 +268,6 @@ func (m *Mapper) RESTMapping(ctx context.Context, gk schema.GroupKind, versions 
 	return ask(ctx, m, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(gk, versions...) })
 }
 
-// KindFor finds the kind of a resource.
 func (m *Mapper) KindFor(ctx context.Context, r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return ask(ctx, m, func(known meta.RESTMapper) (schema.GroupVersionKind, error) { return known.KindFor(r) })
 }

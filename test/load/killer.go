@@ -18,7 +18,6 @@ import (
 // judgeTime bounds the wait until the first daemon has judged every Node.
 const judgeTime = 10 * time.Minute
 
-// killer is the daemon, and who kills it.
 type killer struct {
 	*play
 	daemon *scene.Daemon

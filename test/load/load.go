@@ -22,7 +22,6 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
-// Options of one run.
 type Options struct {
 	Hosts, Nodes     int
 	LifeMin, LifeMax time.Duration // of the daemon
@@ -35,7 +34,6 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Result is what happened.
 type Result struct {
 	Options
 	Duration  time.Duration // from the last host that hung until all were done

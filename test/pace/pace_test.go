@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// failing notes that a test failed.
 type failing struct {
 	testing.TB
 	failed bool

@@ -276,7 +276,6 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newSession makes a session.
 func (s *Server) newSession() (id, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,6 @@ type System struct {
 	changes []bool
 }
 
-// URI is the path of the system.
 func (s *System) URI() string { return systemsURI + "/" + s.opts.ID }
 
 // Power says whether the host is truly on now, whatever the BMC claims.

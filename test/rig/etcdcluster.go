@@ -260,7 +260,6 @@ func (c *EtcdCluster) url(m *etcdMember) string {
 // CA is the file with the CA certificate of a cluster with TLS.
 func (c *EtcdCluster) CA() string { return c.file("ca.crt") }
 
-// Cert is the file with the certificate for clients.
 func (c *EtcdCluster) Cert() string { return c.file("client.crt") }
 
 // Key is the file with the key of that certificate.

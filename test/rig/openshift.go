@@ -31,7 +31,6 @@ func machineAPI(plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: plural}
 }
 
-// Machine is a Machine to create.
 type Machine struct {
 	Name string
 	// Role is the value of the role label; "worker" if empty, "master" for the control plane.
@@ -154,7 +153,6 @@ func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Un
 	})
 }
 
-// CreateSecret creates a Secret in Namespace.
 func (c *ControlPlane) CreateSecret(ctx context.Context, name string, data map[string]string) error {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}, StringData: data}
 	client := c.client.CoreV1().Secrets(Namespace)
@@ -196,7 +194,6 @@ func NotReadyFor(timeout string) []UnhealthyCondition {
 	return []UnhealthyCondition{{"Ready", "Unknown", timeout}, {"Ready", "False", timeout}}
 }
 
-// CreateCheck creates a MachineHealthCheck.
 func (c *ControlPlane) CreateCheck(ctx context.Context, k Check) (*unstructured.Unstructured, error) {
 	obj := object("machine.openshift.io/v1beta1", "MachineHealthCheck", k.Name, nil, k.Annotations)
 	if k.Strategy != "" {
@@ -256,7 +253,6 @@ type Escalation struct {
 	Timeout  string
 }
 
-// CreateNodeCheck creates a NodeHealthCheck.
 func (c *ControlPlane) CreateNodeCheck(ctx context.Context, k NodeCheck) (*unstructured.Unstructured, error) {
 	obj := object("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", k.Name, nil, k.Annotations)
 	obj.SetNamespace("")

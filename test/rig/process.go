@@ -137,7 +137,6 @@ func stopped(pid int) bool {
 	return true
 }
 
-// thaw continues the process.
 func (p *process) thaw() error { return p.signal(syscall.SIGCONT) }
 
 func (p *process) signal(s syscall.Signal) error {

@@ -25,7 +25,6 @@ type Provider struct {
 	given map[string]bool     // by provider ID
 }
 
-// ProviderID is the provider ID of a host.
 func ProviderID(host string) string { return "stand-in:///" + host }
 
 // NewProvider installs the kinds of the provider.

@@ -77,13 +77,10 @@ func (s *Scene) writeConfig() error {
 	return s.writeHosts()
 }
 
-// Config is the path of fenced.yaml.
 func (s *Scene) Config() string { return s.path("fenced.yaml") }
 
-// Socket is the control socket of the scene's fenced.
 func (s *Scene) Socket() string { return s.path("fenced.sock") }
 
-// flags are those of the daemon.
 func (s *Scene) flags() []string {
 	args := []string{"--config", s.Config()}
 	for _, kv := range s.opts.Set {

@@ -37,7 +37,6 @@ const (
 	controlPlane = "control-plane"
 )
 
-// createOwners creates the owners of the Machines.
 func (s *Scene) createOwners(ctx context.Context) error {
 	switch s.opts.Machines {
 	case OpenShift:
@@ -58,7 +57,6 @@ func (s *Scene) createOwners(ctx context.Context) error {
 	return nil
 }
 
-// createMachine creates a worker's Machine.
 func (s *Scene) createMachine(ctx context.Context, w *Worker) error {
 	host := ""
 	if w.Metal3 {
@@ -112,7 +110,6 @@ func (s *Scene) createHost(ctx context.Context, w *Worker) error {
 	return nil
 }
 
-// createChecks creates the checks of every kind.
 func (s *Scene) createChecks(ctx context.Context) error {
 	for _, k := range s.opts.Checks {
 		if _, err := s.Management.CreateCheck(ctx, k); err != nil {

@@ -78,7 +78,6 @@ func (m *metal) stopBMC() {
 	m.mains.stop()
 }
 
-// Address is the address for fenced.
 func (m *metal) Address() string {
 	if m.Service != nil {
 		return m.Service.BMCAddress()

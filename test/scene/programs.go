@@ -142,7 +142,6 @@ func (s *Scene) WaitSocket(ctx context.Context, d *Daemon) error {
 	}
 }
 
-// PID is the number of the process.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
@@ -230,7 +229,6 @@ func (s *Scene) Explain(ctx context.Context, node string) (wire.Explanation, err
 	return r.Value, err
 }
 
-// Timeline asks for the runs of a node.
 func (s *Scene) Timeline(ctx context.Context, node string) ([]wire.RunRecord, error) {
 	r, err := api.New(s.Socket()).NodeTimeline(ctx, "", node)
 	return r.Value.Runs, err

@@ -196,7 +196,6 @@ func (s *Scene) limitRights(ctx context.Context) error {
 	return nil
 }
 
-// Worker finds a worker by its name.
 func (s *Scene) Worker(name string) *Worker {
 	for _, w := range s.Workers {
 		if w.Name == name {

@@ -92,7 +92,6 @@ func annotate(ctx context.Context, client dynamic.Interface, r schema.GroupVersi
 	return err
 }
 
-// selectorOf is spec.selector of a check.
 func selectorOf(check unstructured.Unstructured) labels.Selector {
 	match, _, _ := unstructured.NestedStringMap(check.Object, "spec", "selector", "matchLabels")
 	return labels.SelectorFromSet(match)

@@ -81,7 +81,6 @@ const (
 	WornTaint      = "scene/dedicated"
 )
 
-// start starts a worker.
 func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, error) {
 	spec.Pool = spec.pool()
 	w := &Worker{Spec: spec, UUID: string(uuid.NewUUID())}

@@ -295,7 +295,6 @@ func (w *World) sick(c *incarnation, h *host, now time.Time) bool {
 	return !open && !h.Gone && len(list) > 0 && list[len(list)-1].notUnhealthyReason(now) == ""
 }
 
-// countCase counts a case when it starts.
 func (w *World) countCase(what string, h *host, so bool) {
 	k := caseKey{what, h.Name}
 	if so && !w.ledger.cases[k] {

@@ -48,7 +48,6 @@ func (p Plan) newCheck(selector map[string]any) *policy.Check {
 	return &c
 }
 
-// newLimited is a NodeHealthCheck with a limit.
 func (p Plan) newLimited(selector map[string]any) *policy.Check {
 	c := manifest.NodeHealthCheck(map[string]any{
 		"apiVersion": policy.Medik8sAPI, "kind": policy.NodeHealthCheckKind,

@@ -53,7 +53,6 @@ func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 	})
 }
 
-// create makes the object of a request.Draft.
 func (d handoverDraft) create(ctx context.Context, o request.Object, check string) (uid string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -207,7 +207,6 @@ func (c *incarnation) own() (o hosts.Own) {
 	return o
 }
 
-// open implements bmc.Opener.
 func (c *incarnation) open(d bmc.Device) (bmc.Power, error) {
 	var l *link
 	c.i.w.do(func() {
@@ -326,13 +325,11 @@ type correctedStore struct {
 	skew time.Duration
 }
 
-// Get implements state.Store.
 func (s correctedStore) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	r, err := s.memory.Get(ctx, kind, key)
 	return shiftRecord(r, s.skew), err
 }
 
-// List implements state.Store.
 func (s correctedStore) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
 	list, err := s.memory.List(ctx, kind)
 	for i := range list {

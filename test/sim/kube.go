@@ -57,7 +57,6 @@ func (k kube) request(ctx context.Context, what string) error {
 	return sleep(ctx, wait)
 }
 
-// answer delivers the answer.
 func (k kube) answer(ctx context.Context, what string) error {
 	w := k.inc.i.w
 	var lost bool

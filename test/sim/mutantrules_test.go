@@ -39,7 +39,6 @@ func grows(p *Plan) { few(p); p.Policies = 60 }
 // hung is a world in which many BMCs hang, with many runs at once.
 func hung(p *Plan) { p.Workers, p.Zones, p.Hosts = 8, 0, 40; only(fake.Hangs)(p) }
 
-// opened wraps every device that an engine opens.
 func opened(wrap func(bmc.Power) bmc.Power) func(*engine.Options) {
 	return func(o *engine.Options) {
 		open := o.Open
@@ -247,7 +246,6 @@ func sameMachine(f *run.Fresh, r remediate.Run) {
 	}
 }
 
-// unknownMachines hides every Machine.
 func unknownMachines(c *policy.Change) {
 	if c.ID.Kind == "Machine" {
 		c.Value = nil

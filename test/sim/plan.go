@@ -77,7 +77,6 @@ type Plan struct {
 	BMCFaults []fake.Fault
 }
 
-// NewPlan draws a plan from a seed.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := Plan{

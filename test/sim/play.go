@@ -167,7 +167,6 @@ type Outcome struct {
 	Stranded  int // at the end: Off, and covered by an open record
 }
 
-// Add adds another outcome.
 func (o *Outcome) Add(p Outcome) {
 	o.Seeds += p.Seeds
 	o.Virtual += p.Virtual

@@ -85,7 +85,6 @@ func (w *World) nodeOf(q *policy.Request) string {
 	return strings.TrimPrefix(q.Name, "m-")
 }
 
-// request finds a request by its UID.
 func (w *World) request(uid string) *policy.Request {
 	for _, q := range w.api.Others {
 		if q.UID == uid {

@@ -84,7 +84,6 @@ func (d *storeClient) skewOf(r state.Record) (skew time.Duration) {
 	return skew
 }
 
-// Get implements state.Store.
 func (d *storeClient) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	if err := d.pass(ctx, "get", false); err != nil {
 		return state.Record{}, err
@@ -93,7 +92,6 @@ func (d *storeClient) Get(ctx context.Context, kind state.Kind, key string) (sta
 	return d.inc.i.w.defect.stored(shiftRecord(r, d.skewOf(r))), err
 }
 
-// List implements state.Store.
 func (d *storeClient) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
 	if err := d.pass(ctx, "list", false); err != nil {
 		return nil, err
@@ -111,7 +109,6 @@ func (d *storeClient) List(ctx context.Context, kind state.Kind) ([]state.Record
 	return list, err
 }
 
-// Put implements state.Store.
 func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 	w := d.inc.i.w
 	what := "put " + string(r.Kind)
@@ -148,7 +145,6 @@ func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return version, d.back(ctx, what)
 }
 
-// Delete implements state.Store.
 func (d *storeClient) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
 	what := "delete " + string(kind)
 	if err := d.pass(ctx, what, true); err != nil {
@@ -471,7 +467,6 @@ func (m *member) deadline() (until time.Time) {
 	return until
 }
 
-// Owner implements state.Owners.
 func (m *member) Owner(string) (o state.Owner) {
 	m.inc.i.w.do(func() { o = m.known })
 	return o

@@ -19,7 +19,6 @@ import (
 // hosts.d leads.
 type way struct{ bmc, outlets *host }
 
-// address is the address of the host's BMC.
 func (h *host) address() string { return fmt.Sprintf("192.0.2.%d", h.index()+1) }
 
 // device is the BMC of a host, with the account that it accepts.
@@ -28,7 +27,6 @@ func (h *host) device() bmc.Device {
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: h.address(), Port: 623}}
 }
 
-// plug is the device of one of the outlets.
 func (h *host) plug(i int) bmc.Device {
 	return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Username: "root", Password: h.w.password("outlets"),
 		Endpoint: bmc.Endpoint{Host: fmt.Sprintf("198.51.100.%d", i+1)}, Parameters: map[string]string{"plug": fmt.Sprint(h.index() + 1)}}
@@ -139,7 +137,6 @@ func (v inventory) Protected(_, node string) (is bool) {
 func (inventory) Refused(string, string) string { return "" }
 func (inventory) Unread() string                { return "" }
 
-// Bare implements hosts.Inventory.
 func (v inventory) Bare(cluster, node string) *bmc.Host {
 	if e, found, _ := v.Find(context.Background(), cluster, node); found {
 		return &e
@@ -147,7 +144,6 @@ func (v inventory) Bare(cluster, node string) *bmc.Host {
 	return nil
 }
 
-// Find implements hosts.Inventory.
 func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
 	v.inc.i.w.do(func() {
 		var leads way
@@ -195,7 +191,6 @@ func (w *World) checkHealth(now time.Time) {
 	}
 }
 
-// checkBMC records a reading of a BMC.
 func (c *incarnation) checkBMC(e *engine.Engine, h *host, r bmc.Reading) {
 	w, ctx := h.w, c.ctx
 	s, err := e.SubjectOf(ctx, cluster, h.Name)

@@ -178,7 +178,6 @@ func fakeError(op string, k bmc.Kind, sent bmc.Sent, err error) error {
 // mutant is the one fault of a driver: a row of TestSuiteCatches.
 type mutant string
 
-// fakePower is a driver of a fakeBMC.
 type fakePower struct {
 	bmc      *fakeBMC
 	password string

@@ -205,7 +205,6 @@ func TestEventsAreCombined(t *testing.T) {
 	})
 }
 
-// An Event that has expired is created again.
 func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
 		s.c.QueueEvent(noteOn("a", "RemediationWaiting", "PowerOffFailed"))

@@ -222,7 +222,6 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	assert.Contains(t, s.uncertain.byKey, "theirs")
 }
 
-// An error says only once that the time is over.
 func TestErrorSaysOnceThatTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{client: clientv3.NewCtxClient(t.Context()), callTimeout: defaultCallTimeout}

@@ -132,7 +132,6 @@ func (j job) employ(ctx context.Context, c connect) (*employee, error) {
 
 func (e *employee) dismiss() { _ = e.in.Close() } // how a worker ends matters to nobody
 
-// order has the worker do a.
 func (e *employee) order(a act) (o outcome, err error) {
 	if err := errors.Join(e.orders.Encode(a), e.answers.Decode(&o)); err != nil {
 		return o, fmt.Errorf("have a worker do %q: %w", a, err)
@@ -153,7 +152,6 @@ func (c cost) add(d cost) cost {
 	return cost{c.wall + d.wall, c.cpu + d.cpu, c.trips.add(d.trips)}
 }
 
-// do has the worker do a.
 func (c *contestant) do(a act) (cost, error) {
 	before := c.trips()
 	o, err := c.order(a)
@@ -177,7 +175,6 @@ func (c *contestant) prepared(a act) (cost, error) {
 	return c.do(a)
 }
 
-// figure is all costs of one thing.
 type figure []cost
 
 func (f figure) wall() time.Duration {

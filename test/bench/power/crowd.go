@@ -124,7 +124,6 @@ func closeAll(sessions []*power.Session) {
 	wait.Wait()
 }
 
-// readOn is one status read.
 func readOn(ctx context.Context, s *power.Session) error {
 	r, err := s.Read(ctx)
 	if err == nil && r.State != bmc.On {

@@ -46,7 +46,6 @@ func (s redfishSimulator) hang(hang bool) error {
 	return nil
 }
 
-// starter starts the BMC with a number.
 type starter func(ctx context.Context, number int) (metal, error)
 
 func directIPMI(ctx context.Context, _ int) (metal, error) {

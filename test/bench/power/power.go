@@ -22,7 +22,6 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Report is what was measured.
 type Report struct {
 	contests []contest // as delays
 	needs    []times
@@ -368,7 +367,6 @@ func measureScale(ctx context.Context, size, samples int) (scale, error) {
 	return s, err
 }
 
-// medianOf measures samples times.
 func medianOf(samples int, measure func() (time.Duration, error)) (time.Duration, error) {
 	var all []time.Duration
 	for range samples {
