@@ -1,7 +1,7 @@
 // Command oneversion reads a CustomResourceDefinition on standard input and writes it with one version only, which is
 // served and stored, and without descriptions. A definition of two versions needs a conversion webhook, and the tests
 // have none: without one the API server renames an object from version to version and prunes the fields of the other
-// shape. Descriptions are most of the text, and no API server reads them. With names of properties behind the version, the
+// shape. Descriptions are most of the text, and no API server reads them. With paths of properties behind the version, the
 // spec has these alone: a definition of which the tests make a small part refuses the rest as unknown.
 package main
 
@@ -10,7 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
-	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -62,7 +62,9 @@ func oneVersion(definition []byte, version string, properties []string) ([]byte,
 	delete(kept, "deprecated")
 	delete(kept, "deprecationWarning")
 	dropDescriptions(kept)
-	if err := keepProperties(kept, properties); err != nil {
+	of, _, _ := unstructured.NestedFieldNoCopy(kept, "schema", "openAPIV3Schema", "properties", "spec")
+	schema, _ := of.(map[string]any)
+	if err := keepProperties(schema, properties); err != nil {
 		return nil, err
 	}
 	spec["versions"] = []any{kept}
@@ -70,23 +72,34 @@ func oneVersion(definition []byte, version string, properties []string) ([]byte,
 	return yaml.Marshal(crd)
 }
 
-// keepProperties leaves the spec these properties alone, if there are any, and what it requires.
-func keepProperties(version map[string]any, names []string) error {
-	if len(names) == 0 {
+// keepProperties leaves a schema the properties of these paths alone, if there are any, and what it requires.
+func keepProperties(schema map[string]any, paths []string) error {
+	if len(paths) == 0 {
 		return nil
 	}
-	spec, found, err := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")
-	if err != nil || !found {
-		return fmt.Errorf("the version has no spec: %w", err)
+	all, _ := schema["properties"].(map[string]any)
+	required, _ := schema["required"].([]any)
+	below := map[string][]string{}
+	for _, name := range required {
+		below[fmt.Sprint(name)] = nil
 	}
-	required, _, _ := unstructured.NestedStringSlice(version, "schema", "openAPIV3Schema", "properties", "spec", "required")
-	for _, name := range append(required, names...) {
-		if spec[name] == nil {
-			return fmt.Errorf("the spec has no property %s", name)
+	for _, path := range paths {
+		name, rest, deeper := strings.Cut(path, ".")
+		if below[name] = below[name]; deeper {
+			below[name] = append(below[name], rest)
 		}
 	}
-	maps.DeleteFunc(spec, func(name string, _ any) bool { return !slices.Contains(append(required, names...), name) })
-	return unstructured.SetNestedMap(version, spec, "schema", "openAPIV3Schema", "properties", "spec", "properties")
+	for name, rest := range below {
+		property, known := all[name].(map[string]any)
+		if !known {
+			return fmt.Errorf("the definition has no property %s", name)
+		}
+		if err := keepProperties(property, rest); err != nil {
+			return err
+		}
+	}
+	maps.DeleteFunc(all, func(name string, _ any) bool { _, kept := below[name]; return !kept })
+	return nil
 }
 
 // dropDescriptions spares a property of that name: it is an object, a description is a string.
