@@ -85,9 +85,11 @@ func keepProperties(schema map[string]any, paths []string) error {
 	}
 	for _, path := range paths {
 		name, rest, deeper := strings.Cut(path, ".")
-		if below[name] = below[name]; deeper {
-			below[name] = append(below[name], rest)
+		more := below[name]
+		if deeper {
+			more = append(more, rest)
 		}
+		below[name] = more
 	}
 	for name, rest := range below {
 		property, known := all[name].(map[string]any)
