@@ -138,7 +138,7 @@ func (c *cli) printBMCs(b wire.BMCs) error {
 		_, err := fmt.Fprintln(c.out, "no host has a BMC")
 		return err
 	}
-	several, now := severalClusters(b), time.Now()
+	several, now := slices.ContainsFunc(b.BMCs, func(d wire.BMC) bool { return d.Cluster != b.BMCs[0].Cluster }), time.Now()
 	head := []string{"NODE", "LEVEL", "DEVICE", "DRIVER", "ASSURANCE", "POWER", "IDENTITY", "LATENCY", "CHECKED", "PROBLEM"}
 	if several {
 		head = append([]string{"CLUSTER"}, head...)
@@ -171,10 +171,6 @@ func (c *cli) checked(d *wire.BMC, now time.Time) cell {
 		return cell{text: "not checked yet", color: yellow}
 	}
 	return cell{text: c.when(d.Checked, now)}
-}
-
-func severalClusters(b wire.BMCs) bool {
-	return slices.ContainsFunc(b.BMCs, func(d wire.BMC) bool { return d.Cluster != b.BMCs[0].Cluster })
 }
 
 // hostOf is what people call the host: its Node, or its entry.

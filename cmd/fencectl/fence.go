@@ -52,41 +52,49 @@ With --wait the exit status is 0 if the run is done, 1 if it is Held and a perso
 needed, 3 if a gate aborted it, and 6 after --timeout. A Waiting run is waited for,
 because it goes on by itself: give --timeout.`,
 		Args: o.args,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.fence(cmd.Context(), args, o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.prompted(cmd.Context(), args, o, wire.Order{Verb: wire.Fence, OffOnly: o.offOnly}, "to fence it", func(r wire.OrderResult) *goal {
+				return &goal{offOnly: o.offOnly, newRun: !r.Joined}
+			})
+		},
 	}
 	o.addFlags(cmd, "show what would be done and what forbids it")
 	cmd.Flags().BoolVar(&o.offOnly, "off-only", false, "leave the host off until fencectl unfence")
 	return cmd
 }
 
-func (c *cli) fence(ctx context.Context, args []string, o promptedOptions) error {
-	command := "fencectl fence " + o.typed(args) + inCluster(c.cluster)
-	line := fmt.Sprintf("%s --reason %q", command, o.reason)
-	if err := needReason(o.reason, command); err != nil {
+// prompted gives an order whose effect is shown first; then the name is typed.
+func (c *cli) prompted(ctx context.Context, args []string, o promptedOptions, order wire.Order, to string, goalOf func(wire.OrderResult) *goal) error {
+	line := fmt.Sprintf("fencectl %s %s%s", order.Verb, o.typed(args), inCluster(c.cluster))
+	if err := needReason(o.reason, line); err != nil {
 		return err
 	}
 	if err := o.validate(); err != nil {
 		return err
 	}
-	order := o.of(wire.Order{Verb: wire.Fence, Cluster: c.cluster, Reason: o.reason, OffOnly: o.offOnly}, args)
+	order.Cluster, order.Reason = c.cluster, o.reason
+	order = o.of(order, args)
 	if o.dryRun {
 		return c.dryRun(ctx, order)
 	}
 	if !o.yes {
 		if !isTerminal(c.in) {
-			return usageError(errors.New("fence asks for "+nameOf(order)+" on a terminal, and there is none"), line+" --yes   (role admin)")
+			return usageError(fmt.Errorf("%s asks for %s on a terminal, and there is none", order.Verb, nameOf(order)), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
 		}
 		var err error
-		if order, err = c.confirmName(ctx, order, "to fence it"); err != nil {
+		if order, err = c.confirmName(ctx, order, to); err != nil {
 			return err
 		}
+	}
+	if order.Verb == wire.ConfirmOff {
+		order.Typed = order.Of() // as it was typed; with --yes it is refused if that is not the Node's own name
 	}
 	order.Yes = o.yes
 	rep, err := c.client().Do(ctx, order)
 	if err != nil {
-		return requestError("fence "+order.Of(), err)
+		return requestError(string(order.Verb)+" "+order.Of(), err)
 	}
-	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly, newRun: !rep.Value.Joined})
+	return c.showAndWait(ctx, o.waitFlags, rep, goalOf(rep.Value))
 }
 
 func newConfirmOffCommand(c *cli) *cobra.Command {
@@ -109,41 +117,14 @@ power-off.
 Afterwards the run is Held (ConfirmedOff) and the host stays off until fencectl
 unfence, or until the Node registers again after another boot of the same machine.`,
 		Args: o.args,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args, o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.prompted(cmd.Context(), args, o, wire.Order{Verb: wire.ConfirmOff}, "to confirm that its host is off and cannot start", func(wire.OrderResult) *goal {
+				return &goal{confirmed: true, fromHeld: true}
+			})
+		},
 	}
 	o.addFlags(cmd, "show what is known and what forbids it")
 	return cmd
-}
-
-func (c *cli) confirmOff(ctx context.Context, args []string, o promptedOptions) error {
-	line := "fencectl confirm-off " + o.typed(args) + inCluster(c.cluster)
-	if err := needReason(o.reason, line); err != nil {
-		return err
-	}
-	if err := o.validate(); err != nil {
-		return err
-	}
-	order := o.of(wire.Order{Verb: wire.ConfirmOff, Cluster: c.cluster, Reason: o.reason}, args)
-	switch {
-	case o.dryRun:
-		return c.dryRun(ctx, order)
-	case o.yes:
-		order.Typed = order.Of() // which is refused if that is not the Node's own name
-	case !isTerminal(c.in):
-		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
-	default:
-		var err error
-		if order, err = c.confirmName(ctx, order, "to confirm that its host is off and cannot start"); err != nil {
-			return err
-		}
-		order.Typed = order.Of() // as it was typed
-	}
-	order.Yes = o.yes
-	rep, err := c.client().Do(ctx, order)
-	if err != nil {
-		return requestError("confirm-off "+order.Of(), err)
-	}
-	return c.showAndWait(ctx, o.waitFlags, rep, &goal{confirmed: true, fromHeld: true})
 }
 
 // What stands above the prompt of arm, so that it fits on a small terminal: targets of the plan,

@@ -383,7 +383,6 @@ func blockedText(b wire.Blocked, now time.Time) string {
 	return text + ", until that changes"
 }
 
-// lastError is the cell of a run's last error.
 func (c *cli) lastError(e *wire.RunError, now time.Time) cell {
 	switch {
 	case e == nil:

@@ -43,7 +43,6 @@ func (w *waitFlags) validate() error {
 	return nil
 }
 
-// showAndWait shows an order's result and, if asked, waits for the run.
 func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[wire.OrderResult], g *goal) error {
 	if !w.wait || rep.Value.Run == "" {
 		return c.print(rep.Body, func() error { return c.printResult(rep.Value) }, rep.Value.Run)

@@ -123,17 +123,6 @@ func (n *notifier) beat() {
 	}
 }
 
-// reloading tells systemd that a reload begins; reloaded must follow.
-func (n *notifier) reloading() {
-	n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
-}
-
-// reloaded tells systemd that the reload has ended.
-func (n *notifier) reloaded() { n.send(daemon.SdNotifyReady) }
-
-// reloadRefused notes whether the last reload was refused, which the status says.
-func (n *notifier) reloadRefused(refused bool) { n.refused.Store(refused) }
-
 // status sends the words that `systemctl status` shows, when they changed.
 func (n *notifier) status(clusters []engine.ClusterStatus) {
 	words := statusWords(clusters)

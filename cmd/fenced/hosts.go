@@ -111,7 +111,6 @@ var drivers = map[bmc.Driver]func(bmc.Device, bmc.Timing) (bmc.Power, error){
 	bmc.DriverFenceAgent: func(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return fenceagent.New(d, t) },
 }
 
-// opener gives a device to its driver.
 func opener(read time.Duration) bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) {
 		if open := drivers[d.Driver]; open != nil {

@@ -61,7 +61,6 @@ func passedSocket(all map[string][]net.Listener) (*net.UnixListener, error) {
 	return ln, nil
 }
 
-// listen opens the control socket.
 func (d *fenced) listen() (err error) {
 	c := d.cfg.Control
 	if d.control, err = openControl(c, d.log); err == nil {

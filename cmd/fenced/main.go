@@ -146,7 +146,7 @@ func serve(file string, set []string, m move, hosts config.Hosts, warnings []str
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal finds the default action
-	if m.wanted() {
+	if m.export != "" || m.from != "" {
 		return m.do(ctx, file, set, stdout)
 	}
 	reloads := make(chan os.Signal, 1) // one that waits is enough: it reads what the files say then

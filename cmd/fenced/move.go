@@ -21,8 +21,6 @@ import (
 // uses it.
 type move struct{ export, from string }
 
-func (m move) wanted() bool { return m.export != "" || m.from != "" }
-
 func (m move) do(ctx context.Context, file string, set []string, stdout io.Writer) error {
 	cfg, err := config.Load(file, set...)
 	if err != nil {
@@ -146,7 +144,6 @@ func becomeOwner(path string) error {
 	return nil
 }
 
-// idsOf are the uid and the first gid of a user.
 func idsOf(u *user.User) (uid, gid int, err error) {
 	if uid, err = strconv.Atoi(u.Uid); err == nil {
 		gid, err = strconv.Atoi(u.Gid)

@@ -34,13 +34,13 @@ type orderRow struct {
 // orders is the table. bmc/enroll, which answers with what it stored, is in hosts.go.
 var orders = map[wire.Verb]orderRow{
 	wire.Fence:       {byEngine((*engine.Engine).Fence), fenceMessage, fenceEffect},
-	wire.Unfence:     {byEngine((*engine.Engine).Unfence), unfenceMessage, nil},
+	wire.Unfence:     {byEngine((*engine.Engine).Unfence), func(o wire.Order, out order.Outcome) string { return "run " + out.Run + " brings " + o.Of() + " back" }, nil},
 	wire.Abort:       {byEngine((*engine.Engine).Abort), abortMessage, nil},
-	wire.Retry:       {byEngine((*engine.Engine).Retry), retryMessage, nil},
+	wire.Retry:       {byEngine((*engine.Engine).Retry), func(o wire.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }, nil},
 	wire.ConfirmOff:  {control.confirmOff, confirmMessage, confirmEffect},
 	wire.Hold:        {byEngine((*engine.Engine).Hold), holdMessage, nil},
 	wire.Release:     {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
-	wire.Pause:       {byEngine((*engine.Engine).Pause), pauseMessage, nil},
+	wire.Pause:       {byEngine((*engine.Engine).Pause), func(_ wire.Order, out order.Outcome) string { return stopMessage("paused", out) }, nil},
 	wire.Resume:      {byEngine((*engine.Engine).Resume), resumeMessage, nil},
 	wire.Arm:         {arming(engine.Arming.Arm), armMessage, armEffect},
 	wire.Disarm:      {arming(engine.Arming.Disarm), disarmMessage, nil},
@@ -145,12 +145,6 @@ func (c control) setLogLevel(o wire.Order) (wire.OrderResult, error) {
 	return wire.OrderResult{Message: fmt.Sprintf("the log level was %s and is %s, until fenced is reloaded or restarted", before, o.Level)}, nil
 }
 
-func unfenceMessage(o wire.Order, out order.Outcome) string {
-	return "run " + out.Run + " brings " + o.Of() + " back"
-}
-
-func retryMessage(o wire.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
-
 func disarmMessage(_ wire.Order, out order.Outcome) string {
 	if out.Unchanged != "" {
 		return out.Unchanged + ": nothing changed"
@@ -177,8 +171,6 @@ func armEffect(o wire.Order) []string {
 		"the quiet period of guards.quietPeriod comes first; fencectl plan shows what follows it",
 	}
 }
-
-func pauseMessage(_ wire.Order, out order.Outcome) string { return stopMessage("paused", out) }
 
 func resumeMessage(_ wire.Order, out order.Outcome) string {
 	switch {

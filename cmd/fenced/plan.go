@@ -36,7 +36,6 @@ func (c control) Plan(ctx context.Context, cluster string) (wire.Plan, error) {
 	return out, nil
 }
 
-// limitWarnings name the checks whose limit rounds to 0.
 func limitWarnings(checks []policy.CheckReport) (list []string) {
 	for i := range checks {
 		if zero := checks[i].LimitRoundsToZero(); zero != "" {

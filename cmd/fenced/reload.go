@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/config"
@@ -55,9 +56,9 @@ func (r *reloader) keep(ctx context.Context, signals <-chan os.Signal) error {
 		case <-ctx.Done():
 			return nil
 		case <-signals:
-			r.d.notify.reloading()
+			r.d.notify.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 			r.reload(ctx, event.Event{})
-			r.d.notify.reloaded()
+			r.d.notify.send(daemon.SdNotifyReady)
 		case o := <-r.orders:
 			o.done <- r.reload(ctx, event.Event{Actor: o.Actor, Why: o.Reason})
 		}
@@ -76,7 +77,7 @@ func (r *reloader) reload(ctx context.Context, e event.Event) event.Event {
 			"; correct this, run fenced --check-config, and reload again"
 	}
 	r.d.events.Emit(e)
-	r.d.notify.reloadRefused(err != nil)
+	r.d.notify.refused.Store(err != nil)
 	return e
 }
 

@@ -177,19 +177,14 @@ func auditValues(q audit.Query) url.Values {
 // periodReport reads the audit log, so it takes a place of those for whom that is read, and none of those that look.
 func (s *Server) periodReport() http.Handler {
 	return s.reply(func(ctx context.Context, r *http.Request) (any, error) {
-		q := r.URL.Query()
-		since, err := timeIn(q, "since")
+		q, err := auditQuery(r.URL.Query())
 		if err != nil {
 			return nil, err
 		}
-		until, err := timeIn(q, "until")
-		if err != nil {
-			return nil, err
+		if now := time.Now().UTC(); q.Until.IsZero() || q.Until.After(now) { // nothing covers a time to come
+			q.Until = now
 		}
-		if now := time.Now().UTC(); until.IsZero() || until.After(now) { // nothing covers a time to come
-			until = now
-		}
-		if since.IsZero() || !since.Before(until) {
+		if q.Since.IsZero() || !q.Since.Before(q.Until) {
 			return nil, BadRequest("a report is about a time from since to a later until", "fencectl report --since 14d")
 		}
 		done, err := s.auditReads.begin(s.roles.Of(peerFrom(r.Context())))
@@ -197,7 +192,7 @@ func (s *Server) periodReport() http.Handler {
 			return nil, err
 		}
 		defer done()
-		return s.daemon.Report(ctx, q.Get("cluster"), since, until)
+		return s.daemon.Report(ctx, q.Cluster, q.Since, q.Until)
 	})
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -66,9 +65,5 @@ func (c *Client) BMCs(ctx context.Context, cluster string) (Reply[wire.BMCs], er
 // LookAtBMCs has the devices of one Node's host looked at now: TestBMC or
 // AuditBMC.
 func (c *Client) LookAtBMCs(ctx context.Context, o wire.Order) (Reply[wire.BMCs], error) {
-	body, err := json.Marshal(o)
-	if err != nil {
-		return Reply[wire.BMCs]{}, fmt.Errorf("encode the order: %w", err)
-	}
-	return ask[wire.BMCs](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
+	return give[wire.BMCs](ctx, c, o)
 }

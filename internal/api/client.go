@@ -131,11 +131,15 @@ func (c *Client) Run(ctx context.Context, id string) (Reply[wire.Timeline], erro
 
 // Do gives an order. Its Actor is ignored: the socket tells who we are.
 func (c *Client) Do(ctx context.Context, o wire.Order) (Reply[wire.OrderResult], error) {
+	return give[wire.OrderResult](ctx, c, o)
+}
+
+func give[T any](ctx context.Context, c *Client, o wire.Order) (Reply[T], error) {
 	body, err := json.Marshal(o)
 	if err != nil {
-		return Reply[wire.OrderResult]{}, fmt.Errorf("encode the order: %w", err)
+		return Reply[T]{}, fmt.Errorf("encode the order: %w", err)
 	}
-	return ask[wire.OrderResult](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
+	return ask[T](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
 }
 
 // targetPath is the path of what is read about one name. Only a Machine's has a slash.

@@ -38,7 +38,6 @@ func (s *Server) explain(ctx context.Context, r *http.Request) (wire.Explanation
 	return e, err
 }
 
-// nameIn is what the path of a request names.
 func nameIn(r *http.Request) wire.Named {
 	return wire.Named{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node"), Machine: machineInPath(r), Run: r.PathValue("id")}
 }

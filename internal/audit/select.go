@@ -25,7 +25,6 @@ type Query struct {
 	Run          string
 }
 
-// selects returns whether the query selects an entry.
 func (q Query) selects(e *Entry) bool {
 	return !e.At.Before(q.Since) && (q.Until.IsZero() || e.At.Before(q.Until)) && (q.Cluster == "" || e.Cluster == q.Cluster) &&
 		(q.Run == "" || e.Run == q.Run) && (q.Node == "" || e.Node == q.Node || e.Machine == q.Node)

@@ -87,9 +87,6 @@ func Drivers() []Descriptor {
 // is unknown.
 func (d Driver) Descriptor() Descriptor { return descriptors[d] }
 
-// Supports reports whether the driver accepts addresses of the protocol.
-func (d Descriptor) Supports(p Protocol) bool { return slices.Contains(d.Protocols, p) }
-
 // Assurance is how much this device's answers can be trusted.
 func (d Device) Assurance() Assurance {
 	if d.IgnoreUUID || d.Enrolled {

@@ -67,7 +67,7 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		if c.Runs.inFlight(r) {
 			f.InFlight++
 		}
-		if c.Runs.inZone(r) {
+		if c.Runs.inFlight(r) && r.Step != remediate.AwaitNode {
 			zones.add(zoneOf(c.Objects.ledger, key, r.NodeLabels, r.Target.Node))
 		}
 	}
@@ -120,11 +120,6 @@ func DeletesOnly(r *remediate.Run) bool { return r.Strategy == remediate.DeleteM
 // counts again from the moment when it was admitted. // I11
 func (rs runs) inFlight(r *remediate.Run) bool {
 	return r.Open() && !DeletesOnly(r) && (!r.Step.Idle() || rs.isAdmitted(r)) && r.Step != remediate.RestoreNode
-}
-
-// inZone says whether a run counts against the limit of its zone: until its host is known to be on.
-func (rs runs) inZone(r *remediate.Run) bool {
-	return rs.inFlight(r) && r.Step != remediate.AwaitNode
 }
 
 // nextStart is when the bucket has a token for another run of a kind, and how many of that
@@ -320,11 +315,10 @@ const createdSlack = 10 * time.Second
 // its owner was asked to replace it.
 const deletionSeen = time.Minute
 
-// countDeletions returns the facts for a run that deletes a Machine.
 func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a Candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if isOfCheck(r, &a.Draft) && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+		if r.Manual == nil && r.CheckID == a.Draft.CheckID && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}
@@ -352,11 +346,6 @@ func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Ti
 		}
 	}
 	return inProgress, overdue
-}
-
-// isOfCheck says whether two runs are of one check.
-func isOfCheck(r, draft *remediate.Run) bool {
-	return r.Manual == nil && r.CheckID == draft.CheckID
 }
 
 // isWithin says whether a run has asked for the deletion of its Machine, and the timeout of

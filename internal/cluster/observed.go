@@ -178,7 +178,7 @@ func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 	defer o.mu.Unlock()
 	was := map[string]policy.Storm{}
 	for k, storm := range o.storms {
-		if isFromFile(k.id) {
+		if k.id.Source != "" && k.id.Source != "cluster" {
 			was[CheckID(k.id)] = storm
 			delete(o.storms, k)
 		}
@@ -193,5 +193,3 @@ func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 	o.ledger.SetFiles(now, checks, f.Budgets)
 	o.filesRefused = f.Refused
 }
-
-func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }

@@ -242,7 +242,6 @@ func (rs *Runs) SlotMismatches(taken map[string]bool) (lacking, needless []strin
 	return lacking, needless
 }
 
-// open lists the open runs by ID.
 func (rs runs) open() []remediate.Run {
 	var open []remediate.Run
 	for _, r := range rs.byID {
@@ -257,7 +256,6 @@ func (rs runs) open() []remediate.Run {
 // IsUnsaved says whether a run is only reserved: its start may fail yet.
 func IsUnsaved(r remediate.Run) bool { return r.Version == 0 }
 
-// openOnHost says whether a run is open on the host of a target.
 func (rs runs) openOnHost(t remediate.Target) bool {
 	for _, r := range rs.byID {
 		if r.Open() && sameHost(r.Target, t) {
@@ -340,7 +338,6 @@ func (rs runs) knownNode(t remediate.Target, n *policy.Node) (map[string]string,
 	return labels, names
 }
 
-// byID returns runs by ID.
 func byID(all []remediate.Run) map[string]*remediate.Run {
 	byID := map[string]*remediate.Run{}
 	for _, r := range all {

@@ -77,7 +77,7 @@ func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
 	}
 	driver := device.Driver.Descriptor()
 	switch {
-	case !driver.Supports(protocol):
+	case !slices.Contains(driver.Protocols, protocol):
 		r.refuse(d.Line, key+".driver", "%s does not fit the address %s; write %s://...", d.Driver, device.Endpoint, d.Driver)
 	case driver.Providers != nil:
 		r.provider(key, d, device)

@@ -465,7 +465,7 @@ func (seen earlierDevices) add(level int, d bmc.Device) (first int) {
 	for l := 0; l <= level && first < 0; l++ {
 		for _, e := range seen[l] {
 			sameDriver := e.Driver == d.Driver && e.Provider == d.Provider && e.Agent == d.Agent
-			if overlap(e, d) && (sameDriver || l == level) {
+			if e.Overlaps(&d) && (sameDriver || l == level) {
 				first = l
 			}
 		}
@@ -554,11 +554,6 @@ func (seen devices) taken(entry int, d bmc.Device) (others []int) {
 	}
 	slices.Sort(others)
 	return slices.Compact(others)
-}
-
-// overlap returns whether two devices may switch the same thing.
-func overlap(a, b bmc.Device) bool {
-	return a.Service() == b.Service() && (a.Part() == b.Part() || a.Part() == "" || b.Part() == "")
 }
 
 // sameUUID looks the pinned UUID up in the byte orders in which it would match.

@@ -144,7 +144,7 @@ func (l *layers) addFile(file string) error {
 	said := map[string]any{}
 	for _, leaf := range leaves(&c) {
 		if lines[leaf.key] != 0 {
-			l.dropElements(leaf.key + "[")
+			maps.DeleteFunc(l.lines, func(key, _ string) bool { return strings.HasPrefix(key, leaf.key+"[") })
 			setNested(said, strings.Split(leaf.key, "."), leaf.value.Interface())
 		}
 	}
@@ -152,11 +152,6 @@ func (l *layers) addFile(file string) error {
 		l.lines[key] = fmt.Sprintf("%s:%d", file, line)
 	}
 	return l.v.MergeConfigMap(said)
-}
-
-// dropElements drops where the elements of a list stood that is now replaced.
-func (l *layers) dropElements(prefix string) {
-	maps.DeleteFunc(l.lines, func(key, _ string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 func setNested(m map[string]any, path []string, value any) {

@@ -181,7 +181,6 @@ func redactPolicies(file string, data []byte) ([]byte, error) {
 	}
 }
 
-// kindOf is the kind of an object.
 func kindOf(n *yaml.Node) string {
 	var object struct {
 		Kind string `yaml:"kind"`

@@ -95,7 +95,7 @@ func (h *History) Add(e audit.Entry) {
 	case event.Refused:
 		h.refusals.refused(e)
 	case event.RefusalEnded:
-		h.refusals.over(e)
+		h.refusals.endPair(pairOf(&e), e.At, wire.OutcomeRecovered)
 	case event.Ordered:
 		h.refusals.order(e)
 	case event.LimitClosed:
@@ -195,7 +195,7 @@ func (rs *runs) step(e audit.Entry) {
 		rs.sample(string(r.step), e.At.Sub(r.since))
 	}
 	r.step, r.since = next, e.At
-	r.Result, r.Reason = resultOf(next), ""
+	r.Result, r.Reason = wire.ResultOf(next), ""
 	if next.Idle() || next.Ended() {
 		r.Reason = e.Reason
 	}
@@ -229,14 +229,6 @@ func (rs *runs) sample(phase string, took time.Duration) {
 	if took >= 0 {
 		rs.samples[phase] = append(rs.samples[phase], took)
 	}
-}
-
-// resultOf is the result of a run in a step, in the words of a timeline.
-func resultOf(s remediate.Step) string {
-	if s.Idle() || s.Ended() {
-		return string(s)
-	}
-	return wire.ResultRunning
 }
 
 // addStored takes in the runs of the state: they say who ordered a run and what proved it, and some are in no log.

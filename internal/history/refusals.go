@@ -87,9 +87,6 @@ func (rs *refusals) refused(e audit.Entry) {
 	}
 }
 
-// over takes in that a check does not ask any more.
-func (rs *refusals) over(e audit.Entry) { rs.endPair(pairOf(&e), e.At, wire.OutcomeRecovered) }
-
 // started takes in that a run began: it ends what was refused of its target.
 func (rs *refusals) started(e audit.Entry) {
 	for _, k := range slices.Clone(rs.asking[pairOf(&e).target()]) {

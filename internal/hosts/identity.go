@@ -299,7 +299,6 @@ func (n *nodeless) identifyHardware(ctx context.Context, h bmc.Host, r bmc.Readi
 	return x, why
 }
 
-// readHardware reads what a device reports about the hardware of its host.
 func (h *Hosts) readHardware(ctx context.Context, d bmc.Device, got bmc.Identity) (bmc.Hardware, error) {
 	reported := bmc.Hardware{Serial: got.Serial}
 	description, err := h.describe(ctx, d)

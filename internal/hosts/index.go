@@ -411,7 +411,6 @@ func uniqueMarks(e *hostEntry) []mark {
 	return list
 }
 
-// marksOfKind returns the marks of one kind.
 func marksOfKind(kind string) func(*hostEntry) []mark {
 	return func(e *hostEntry) []mark {
 		return slices.DeleteFunc(marksOf(e), func(m mark) bool { return m.key.kind != kind })

@@ -62,7 +62,7 @@ func (x *exchange) endOwn(w *wire, err error) bool {
 }
 
 func (x *exchange) refuse(w *wire, bmcID uint32, status byte) {
-	w.sendOnly(plainDatagram(payloadRAKP3, rakp3Refusal(x.nextTag(), status, bmcID)))
+	w.sendOnly(plainDatagram(payloadRAKP3, append([]byte{x.nextTag(), status, 0, 0}, id(bmcID)...)))
 }
 
 // closeStarted ends the session that RAKP 3 opened.

@@ -174,11 +174,6 @@ func (x *exchange) acceptRAKP2(rest []byte) error {
 	return nil
 }
 
-// rakp3Refusal ends the handshake for the BMC's session id; it carries no code.
-func rakp3Refusal(tag, status byte, bmcID uint32) []byte {
-	return append([]byte{tag, status, 0, 0}, id(bmcID)...)
-}
-
 func (x *exchange) rakp3(tag byte) []byte {
 	b := append([]byte{tag, 0, 0, 0}, id(x.bmcID)...)
 	return append(b, x.suite.hmac(x.key, x.bmcRnd[:], id(x.consoleID), x.accountField())...)

@@ -65,10 +65,6 @@ func (t timer) isOurs() bool {
 	return t.use == useSMSOS && t.action == powerDown && t.countdown%10 == mark
 }
 
-func (t timer) takenError() error {
-	return fmt.Errorf("%w: it runs for %s with use %d and action %d", ErrTaken, time.Duration(t.countdown)*tenth, t.use, t.action)
-}
-
 // Kick restarts the countdown, and arms the timer first if needed. It does not
 // touch a timer that another program runs: a kick would hide a hang of that
 // program. It is idempotent.
@@ -78,7 +74,7 @@ func (w *Watchdog) Kick(ctx context.Context) error {
 		return err
 	}
 	if t.running && !t.isOurs() {
-		return t.takenError()
+		return fmt.Errorf("%w: it runs for %s with use %d and action %d", ErrTaken, time.Duration(t.countdown)*tenth, t.use, t.action)
 	}
 	if !t.running || t.countdown != w.countdown {
 		return w.arm(ctx)

@@ -2,7 +2,9 @@ package manifest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,7 +154,8 @@ func oneSelector(spec object) (at object, nodes, ok bool) {
 func strictSelector(o object) labels.Selector {
 	before := len(*o.errs)
 	o.allowKeys("matchLabels", "matchExpressions")
-	o.child("matchLabels").onlyValues()
+	values := o.child("matchLabels")
+	values.allowKeys(slices.Collect(maps.Keys(values.fields))...)
 	for _, e := range o.shortList("matchExpressions") {
 		e.allowKeys("key", "operator", "values")
 		e.require("key", "operator")

@@ -415,6 +415,3 @@ func (o object) positiveDuration(name string) time.Duration {
 	}
 	return d
 }
-
-// onlyValues reports every key without a value.
-func (o object) onlyValues() { o.allowKeys(slices.Collect(maps.Keys(o.fields))...) }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -127,7 +128,7 @@ func (o *Objects) add(fields map[string]any, source string) {
 		o.addList(i, items, source)
 		return
 	}
-	if !isRelevant(i) {
+	if classify(i) == ignored {
 		return
 	}
 	if i.namespace == "" && isNamespaced(i) {
@@ -263,7 +264,7 @@ func classify(i id) class {
 		return lease
 	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == policy.NodeLockNamespace && strings.HasPrefix(i.name, policy.NodeLockPrefix):
 		return nodeLock
-	case i.apiVersion == "v1" && i.kind == "Pod" && policy.HasControlPlanePods(i.namespace):
+	case i.apiVersion == "v1" && i.kind == "Pod" && slices.ContainsFunc(policy.PodSpaces, func(s policy.PodSpace) bool { return s.Namespace == i.namespace }):
 		return pod
 	case i.apiVersion == hostVersion && i.kind == "BareMetalHost":
 		return host
@@ -289,8 +290,6 @@ func classify(i id) class {
 	}
 	return ignored
 }
-
-func isRelevant(i id) bool { return classify(i) != ignored }
 
 // Snapshot converts everything collected to policy's values.
 func (o *Objects) Snapshot() policy.Snapshot {

@@ -193,7 +193,6 @@ func remarksOf(st wire.Status) map[target]remark {
 	return all
 }
 
-// join is a code with its sentence.
 func join(code, sentence string) string {
 	if code == "" || sentence == "" {
 		return code + sentence

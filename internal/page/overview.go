@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -195,7 +196,7 @@ func openRuns(s *snapshot, now time.Time) openRunsView {
 	for _, r := range list[:min(len(list), maxRuns)] {
 		rec, known := s.runs[r.ID]
 		if !known { // it began since
-			rec = wire.RunRecord{ID: r.ID, Cluster: r.Cluster, Node: r.Node, Machine: r.Machine, Started: r.Started, Result: resultOf(r.Step), Reason: r.Reason, Note: r.Note, Deadline: r.Deadline}
+			rec = wire.RunRecord{ID: r.ID, Cluster: r.Cluster, Node: r.Node, Machine: r.Machine, Started: r.Started, Result: wire.ResultOf(remediate.Step(r.Step)), Reason: r.Reason, Note: r.Note, Deadline: r.Deadline}
 		}
 		one := viewOf(rec, now)
 		one.Next, one.NextTry = r.Next, r.NextTry
@@ -209,14 +210,6 @@ func openRuns(s *snapshot, now time.Time) openRunsView {
 		v.Say = "No run is open."
 	}
 	return v
-}
-
-// resultOf is that of an open run in a step.
-func resultOf(step string) string {
-	if wire.StepNumber(step) > 0 {
-		return wire.ResultRunning
-	}
-	return step
 }
 
 type blockedView struct {

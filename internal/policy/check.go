@@ -215,7 +215,6 @@ func (c *Check) Administrators() bool {
 // fromCluster reports whether the source of a check or budget is the cluster, and not a file.
 func fromCluster(source string) bool { return source == "" || source == "cluster" }
 
-// group returns the API group of an apiVersion.
 func group(apiVersion string) string {
 	g, _, _ := strings.Cut(apiVersion, "/")
 	return g

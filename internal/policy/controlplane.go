@@ -77,11 +77,6 @@ func (s PodSpace) Values() []string {
 	return slices.DeleteFunc([]string{s.Etcd, s.APIServer}, func(v string) bool { return v == "" })
 }
 
-// HasControlPlanePods reports whether a namespace is one of them.
-func HasControlPlanePods(namespace string) bool {
-	return slices.ContainsFunc(PodSpaces, func(s PodSpace) bool { return s.Namespace == namespace })
-}
-
 // ControlPlanePod reports whether a Pod with these labels runs a part of the control plane, and whether that is
 // a member of etcd.
 func ControlPlanePod(namespace string, labels map[string]string) (part, member bool) {

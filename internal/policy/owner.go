@@ -134,7 +134,6 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 		"or, if the Node is its, add namespace %s to clusters[].namespaces", m.Key(), n.Name, annotationFor(m), n.otherMachine(m), m.Namespace)}
 }
 
-// owns reports whether a Machine owns the Node that it names.
 func (o *owners) owns(m *Machine, n *Node) bool {
 	switch {
 	case n != nil && o.rules.names(n, m), o.runs[runSubject{node: m.NodeName}].isOf(m) && (n == nil || n.named(m.Group()) == ""):

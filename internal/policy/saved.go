@@ -97,7 +97,6 @@ func (x hostsByService) refuse(t *TargetReport, h *Host) {
 	}
 }
 
-// device is the BMC of a host.
 func (h *Host) device() (bmc.Device, error) {
 	ep, err := bmc.ParseEndpoint(h.Address)
 	return bmc.Device{Driver: bmc.Driver(ep.Protocol), Endpoint: ep}, err

@@ -263,7 +263,6 @@ func (l *levelPower) await(ctx context.Context, ws *witnesses, over <-chan time.
 	return false
 }
 
-// addWitness adds a device to the witnesses of its service.
 func (l *levelPower) addWitness(d bmc.Device, p bmc.Power, services map[string]*witnesses, own []bmc.Device) {
 	s := d.Service()
 	ws := services[s]

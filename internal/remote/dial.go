@@ -36,7 +36,6 @@ type Error struct {
 	Text string // what ssh, or the program there, said; bounded, and written by others
 }
 
-// Error says which leg failed.
 func (e *Error) Error() string {
 	what := map[Leg]string{
 		SSH: "ssh to %s failed", Missing: "fencectl is not installed on the host, or not in the PATH of %s", TooOld: "fencectl on the host of %s is too old for --host",

@@ -179,7 +179,6 @@ func bindToAccount(object *yaml.Node) {
 	}
 }
 
-// get is the value of a key of a mapping; nil without it.
 func get(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; mapping != nil && i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {

@@ -59,7 +59,7 @@ func RecentRuns(all []remediate.Run, now time.Time) (list []RecentRun, more int)
 			continue
 		}
 		rec := RecentRun{ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
-			Result: resultOf(r.Step), Reason: string(r.Reason), Note: r.Note, Started: r.Began(), Ended: r.Ended}
+			Result: ResultOf(r.Step), Reason: string(r.Reason), Note: r.Note, Started: r.Began(), Ended: r.Ended}
 		if r.Manual != nil {
 			rec.Actor = r.Manual.Actor
 		}
@@ -148,7 +148,7 @@ func StatusOfRun(r remediate.Run) RunStatus {
 func FromRun(r remediate.Run) RunRecord {
 	rec := RunRecord{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
-		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), Note: r.Note,
+		Trigger: r.Trigger, Proof: string(r.Proof), Result: ResultOf(r.Step), Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), Note: r.Note,
 		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
 	}
 	if rec.Result == ResultRunning {
@@ -202,18 +202,10 @@ func stepShown(r remediate.Run) string {
 // StepNumber is the place of a step among the six, 0 for anything else.
 func StepNumber(step string) int { return slices.Index(remediate.Steps, remediate.Step(step)) + 1 }
 
-func resultOf(s remediate.Step) string {
-	switch s {
-	case remediate.Done:
-		return ResultDone
-	case remediate.Waiting:
-		return ResultWaiting
-	case remediate.Held:
-		return ResultHeld
-	case remediate.Aborted:
-		return ResultAborted
-	case remediate.Reprovisioned:
-		return ResultReprovisioned
+// ResultOf is the result of a run in a step.
+func ResultOf(s remediate.Step) string {
+	if s.Idle() || s.Ended() {
+		return string(s)
 	}
 	return ResultRunning
 }

@@ -132,13 +132,10 @@ func (c *Cache) requestsIn(s *side) string {
 	return c.cfg.Management.Namespace
 }
 
-// carriesOut reports whether fenced carries out the requests of a kind.
-func (c Config) carriesOut(kind schema.GroupKind) bool {
-	return kind == client.OwnRequests || c.Metal3Remediations && kind == client.Metal3Requests
-}
-
 // CarriesOut reports whether fenced carries out the requests of a kind.
-func (c *Cache) CarriesOut(kind schema.GroupKind) bool { return c.cfg.carriesOut(kind) }
+func (c *Cache) CarriesOut(kind schema.GroupKind) bool {
+	return kind == client.OwnRequests || c.cfg.Metal3Remediations && kind == client.Metal3Requests
+}
 
 // wish is a kind of requests that is to be watched.
 type wish struct {

@@ -101,7 +101,6 @@ const (
 // conditionPaths are the status fields that hold the conditions of each style.
 type conditionPaths map[conditionStyle][]string
 
-// conditionPathsOf returns the paths for each API version that has conditions.
 func conditionPathsOf(apiVersion string) conditionPaths {
 	switch apiVersion {
 	case client.ClusterGroup + "/v1beta2":

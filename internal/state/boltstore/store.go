@@ -154,7 +154,6 @@ func (s *store) update(ctx context.Context, kind state.Kind, do func(*bolt.Tx, *
 	}))
 }
 
-// bucket returns the bucket of a kind.
 func bucket(tx *bolt.Tx, kind state.Kind) (*bolt.Bucket, error) {
 	if err := state.CheckKind(kind); err != nil {
 		return nil, err

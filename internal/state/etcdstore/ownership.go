@@ -171,7 +171,7 @@ func (o *ownership) shouldClaim(cluster string, now time.Time) bool {
 // several instances that all step aside now and then must not pass the cluster to and fro.
 func (o *ownership) shouldHandOver(cluster string, c *ownedCluster, now time.Time) bool {
 	next, age := o.view.preferredInstance(cluster, ""), o.MinOwnership
-	if o.isAside(cluster) && !o.view.wants(o.Instance, cluster) { // the others know it
+	if o.isAside(cluster) && !slices.Contains(o.view.instances[o.Instance].clusters, cluster) { // the others know it
 		next, age = o.view.preferredInstance(cluster, o.Instance), asideAfter*o.MinOwnership
 	}
 	return next != "" && next != o.Instance && now.Sub(c.since) >= age && now.Sub(o.presences[next].firstSeen) >= o.MinOwnership
@@ -414,11 +414,6 @@ func (s *store) Instances(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return slices.Collect(maps.Keys(v.instances)), nil
-}
-
-// wants returns whether the key of an instance names a cluster.
-func (v view) wants(instance, cluster string) bool {
-	return slices.Contains(v.instances[instance].clusters, cluster)
 }
 
 // preferredInstance returns the instance that should own a cluster, among those that run and

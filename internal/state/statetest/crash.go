@@ -23,8 +23,6 @@ import (
 // writerEnv tells the second process which store to write to.
 const writerEnv = "STATETEST_WRITER_PATH"
 
-func writerPath() string { return os.Getenv(writerEnv) }
-
 const crashKeys = 4
 
 // writeUntilKilled puts and deletes records without end. After each success it prints

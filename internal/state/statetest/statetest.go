@@ -39,7 +39,7 @@ func File(t *testing.T) string { return filepath.Join(t.TempDir(), "state.db") }
 // Run tests an engine. The test that calls Run must do nothing before it: the suite runs that
 // test again in another process, which it kills.
 func Run(t *testing.T, e Engine) {
-	if path := writerPath(); path != "" {
+	if path := os.Getenv(writerEnv); path != "" {
 		write := writeUntilKilled
 		if os.Getenv(manyEnv) != "" {
 			write = manyWriteUntilKilled
