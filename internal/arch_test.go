@@ -79,7 +79,7 @@ var table = map[string]rule{
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
 	"cmd/fencectl":        {[]string{"api", "remote", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "github.com/mattn/go-runewidth"}},
 
-	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
+	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"google.golang.org/protobuf/encoding/protowire", "k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/k8swatch/look":   {[]string{"k8swatch/client", "k8swatch/view", "policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "times"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},

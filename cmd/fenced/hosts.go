@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmclib"
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/hosts"
@@ -84,12 +85,12 @@ func (h inventory) Bare(cluster, of string) *bmc.Host {
 
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
-func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, error) {
+func (h inventory) Find(ctx context.Context, cluster, of string) (bmc.Host, bool, error) {
 	e, ok := h.entries[hostKey{cluster, of}]
 	if !ok {
 		return bmc.Host{}, false, nil
 	}
-	host := e.ReadPasswords()
+	host := e.ReadPasswords(ctx)
 	for _, l := range host.Levels {
 		for i, d := range l.Devices {
 			if d.Unusable != nil {
@@ -101,6 +102,14 @@ func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, 
 		return host, true, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
 	}
 	return host, true, nil
+}
+
+// swept is the engine as the health check needs it: thousands of hosts may name one password file.
+type swept struct{ *engine.Engine }
+
+// Inventory implements sweep.Engine.
+func (s swept) Inventory(ctx context.Context) []hosts.Subject {
+	return s.Engine.Inventory(config.PasswordsOnce(ctx))
 }
 
 // drivers makes the Power of each driver that package bmc describes.

@@ -154,7 +154,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries config.Hosts, policies
 		return err
 	}
 	d.sweep = sweep.New(sweep.Options{
-		Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), LockOut: e.LockOut, Every: d.cfg.Sweep.Interval, ReadTimeout: p.ReadTimeout,
+		Engine: swept{e}, Open: actors.Patient(), Urgent: actors.Urgent(), LockOut: e.LockOut, Every: d.cfg.Sweep.Interval, ReadTimeout: p.ReadTimeout,
 		Concurrency: sweep.DefaultConcurrency, OnEvent: d.events.Emit, OnLatency: d.metrics.measured,
 	})
 	d.engine = e

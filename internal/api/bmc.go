@@ -4,12 +4,25 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/fenced/fenced/internal/wire"
 )
 
 func (s *Server) bmcs(ctx context.Context, r *http.Request) (wire.BMCs, error) {
-	b, err := s.daemon.BMCs(ctx, r.URL.Query().Get("cluster"))
+	q := r.URL.Query()
+	b, err := s.daemon.BMCs(ctx, q.Get("cluster"))
+	if !q.Has("of") && !q.Has("undependable") {
+		return tidyBMCs(b), err
+	}
+	of, undependable := q.Get("of"), q.Has("undependable")
+	var list []wire.BMC
+	for i := range b.BMCs {
+		if d := &b.BMCs[i]; (of == "" || d.Node == of || d.Machine == of) && (!undependable || d.Undependable()) {
+			list = append(list, *d)
+		}
+	}
+	b.BMCs = list
 	return tidyBMCs(b), err
 }
 
@@ -60,6 +73,18 @@ func (c *Client) Nodes(ctx context.Context, cluster string) (Reply[wire.Nodes], 
 // BMCs asks what is known about all devices. An empty cluster means all.
 func (c *Client) BMCs(ctx context.Context, cluster string) (Reply[wire.BMCs], error) {
 	return ask[wire.BMCs](ctx, c, http.MethodGet, "/v1/bmcs", inCluster(cluster), nil)
+}
+
+// BMCsOf asks for those of one Node, or of the Machine "namespace/name". A daemon of an earlier version answers with all.
+func (c *Client) BMCsOf(ctx context.Context, cluster, of string) (Reply[wire.BMCs], error) {
+	q := inCluster(cluster)
+	q.Set("of", of)
+	return ask[wire.BMCs](ctx, c, http.MethodGet, "/v1/bmcs", q, nil)
+}
+
+// UndependableBMCs asks for those that a fence could not rely on. A daemon of an earlier version answers with all.
+func (c *Client) UndependableBMCs(ctx context.Context) (Reply[wire.BMCs], error) {
+	return ask[wire.BMCs](ctx, c, http.MethodGet, "/v1/bmcs", url.Values{"undependable": {"true"}}, nil)
 }
 
 // LookAtBMCs has the devices of one Node's host looked at now: TestBMC or

@@ -396,6 +396,20 @@ func TestBMCsOnTheWire(t *testing.T) {
 	  {"cluster":"prod","node":"n-2","level":0,"state":"failed","dependable":false,"reason":"InvalidHost","problem":"no such scheme",
 	   "power":"Unknown","identity":"","failures":0,"findings":[],"auditProblem":"no session"}]}`, string(rep.Body))
 	assert.Equal(t, 2, rep.Value.Undependable(), "a refused host, and an unusable one")
+	d.bmcs.BMCs = append(d.bmcs.BMCs, wire.BMC{Node: "n-3", Machine: "ns/m-3", Dependable: true})
+	for _, some := range []struct {
+		got   Reply[wire.BMCs]
+		nodes []string
+	}{
+		{must.Do(c.BMCsOf(t.Context(), "prod", "n-2"))(t), []string{"n-2"}}, {must.Do(c.BMCsOf(t.Context(), "prod", "ns/m-3"))(t), []string{"n-3"}},
+		{must.Do(c.UndependableBMCs(t.Context()))(t), []string{"n-1", "n-2"}}, {must.Do(c.BMCsOf(t.Context(), "prod", "n-4"))(t), nil},
+	} {
+		var nodes []string
+		for _, b := range some.got.Value.BMCs {
+			nodes = append(nodes, b.Node)
+		}
+		assert.Equal(t, some.nodes, nodes)
+	}
 	assert.Equal(t, 2, rep.Value.Weak(), "a finding, and a device that could not be looked at")
 	assert.Zero(t, wire.BMCs{BMCs: []wire.BMC{{Dependable: true, Refused: []wire.BMCFinding{{Code: "OwnHost"}}}}}.Undependable())
 	assert.Zero(t, wire.BMCs{BMCs: []wire.BMC{{Dependable: true}}}.Weak())

@@ -107,7 +107,7 @@ func (r *reader) checkFiles(key string, line int, d bmc.Device, s PasswordSource
 		r.warn(line, key+".passwordFile", err)
 	}
 	if s.KgFile != "" {
-		_, err := readBMCKey(s.KgFile)
+		_, err := readBMCKey(s.KgFile, nil)
 		r.warn(line, key+".kgFile", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {

@@ -506,7 +506,7 @@ func TestRefusedEntryKeepsItsLevels(t *testing.T) {
 	require.ErrorContains(t, h.Entries[0].Refused, "unknown key")
 	require.Len(t, h.Entries[0].Levels, 1)
 	require.Len(t, h.Entries[0].Levels[0].Devices, 2)
-	require.Len(t, h.Entries[0].ReadPasswords().Levels[0].Devices, 2)
+	require.Len(t, h.Entries[0].ReadPasswords(t.Context()).Levels[0].Devices, 2)
 }
 
 // The hosts that a check has read are used, unless what they mean is another now: then they are read again.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -27,13 +28,14 @@ const maxIPMIPassword = 20
 // systemd credentials. They are read at each use, so that a rotated file needs
 // no restart; a credential is what systemd gave at the start. A device whose
 // password cannot be read is Unusable; the others serve without it.
-func (e HostEntry) ReadPasswords() bmc.Host {
+func (e HostEntry) ReadPasswords(ctx context.Context) bmc.Host {
+	files, _ := ctx.Value(onceKey{}).(*passwordFiles)
 	h := e.Host
 	h.Levels = make([]bmc.Level, len(e.Levels))
 	for i, l := range e.Levels {
 		h.Levels[i].Devices = slices.Clone(l.Devices)
 		for j, d := range l.Devices {
-			if err := e.Passwords[i][j].into(&d); err != nil {
+			if err := e.Passwords[i][j].into(&d, files); err != nil {
 				d.Unusable = fmt.Errorf("%s: read the password of %s: %w", e.Source, e.Name, err)
 			}
 			h.Levels[i].Devices[j] = d
@@ -63,7 +65,7 @@ func CheckCredentials(hosts []HostEntry) (errs []error) {
 					continue
 				}
 				d := e.Levels[i].Devices[j]
-				if err := (PasswordSource{Credential: s.Credential}).into(&d); err != nil {
+				if err := (PasswordSource{Credential: s.Credential}).into(&d, nil); err != nil {
 					errs = append(errs, InPart{fmt.Errorf("%s.credential: %w", e.placeOf(i, j), err)})
 				}
 			}
@@ -73,9 +75,9 @@ func CheckCredentials(hosts []HostEntry) (errs []error) {
 }
 
 // into reads what the device needs. A Secret only the cluster's API can give.
-func (s PasswordSource) into(d *bmc.Device) error {
+func (s PasswordSource) into(d *bmc.Device, files *passwordFiles) error {
 	if s.File != "" || s.Credential != "" {
-		password, err := s.read()
+		password, err := s.read(files)
 		if err != nil {
 			return err
 		}
@@ -85,7 +87,7 @@ func (s PasswordSource) into(d *bmc.Device) error {
 		d.Password, d.PasswordFrom = password, s.place()
 	}
 	if s.KgFile != "" {
-		key, err := readBMCKey(s.KgFile)
+		key, err := readBMCKey(s.KgFile, files)
 		if err != nil {
 			return fmt.Errorf("kgFile: %w", err)
 		}
@@ -96,7 +98,7 @@ func (s PasswordSource) into(d *bmc.Device) error {
 		values = map[string]bmc.Secret{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
-		value, err := readSecret(s.Parameters[name])
+		value, err := files.read(s.Parameters[name])
 		if err != nil {
 			return fmt.Errorf("parameter %s: %w", name, err)
 		}
@@ -114,7 +116,8 @@ func fits(password bmc.Secret, d bmc.Device) error {
 	return nil
 }
 
-// passwordFiles are those that one check has read, each once: thousands of hosts may name the same.
+// passwordFiles are those that one check of the files, or one reading of the inventory, has read, each once: thousands of hosts may name the same.
+// Without them each use reads.
 type passwordFiles struct {
 	mu   sync.Mutex
 	seen map[string]checkedPassword
@@ -125,7 +128,17 @@ type checkedPassword struct {
 	err      error
 }
 
+type onceKey struct{}
+
+// PasswordsOnce returns a context in which ReadPasswords reads each file once.
+func PasswordsOnce(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onceKey{}, &passwordFiles{seen: map[string]checkedPassword{}})
+}
+
 func (f *passwordFiles) read(path string) (bmc.Secret, error) {
+	if f == nil {
+		return readSecret(path)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, ok := f.seen[path]
@@ -136,15 +149,15 @@ func (f *passwordFiles) read(path string) (bmc.Secret, error) {
 	return p.password, p.err
 }
 
-func (s PasswordSource) read() (bmc.Secret, error) {
+func (s PasswordSource) read(files *passwordFiles) (bmc.Secret, error) {
 	if s.Credential == "" {
-		return readSecret(s.File)
+		return files.read(s.File)
 	}
 	dir := os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" {
 		return bmc.Secret{}, fmt.Errorf("systemd gave this process no credential %[1]s; add LoadCredential=%[1]s:PATH to the unit", s.Credential)
 	}
-	secret, err := readSecret(filepath.Join(dir, s.Credential))
+	secret, err := files.read(filepath.Join(dir, s.Credential))
 	if errors.Is(err, fs.ErrNotExist) {
 		return secret, fmt.Errorf("systemd gave this process no credential %[1]s; add LoadCredential=%[1]s:PATH to the unit, and restart it: %[2]w", s.Credential, err)
 	}
@@ -174,8 +187,8 @@ func readSecret(path string) (bmc.Secret, error) {
 
 // readBMCKey reads a key of a BMC (K_g): text, or hexadecimal digits after 0x. Its errors
 // name only the path. // I25
-func readBMCKey(path string) (bmc.Secret, error) {
-	secret, err := readSecret(path)
+func readBMCKey(path string, files *passwordFiles) (bmc.Secret, error) {
+	secret, err := files.read(path)
 	if err != nil {
 		return bmc.Secret{}, err
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -82,7 +84,7 @@ func TestPasswordsOfIPMIAreShort(t *testing.T) {
 	for n, want := range map[int]string{20: "", 21: "it has 21 bytes, and IPMI 2.0 takes 20"} {
 		e := entryWith(PasswordSource{File: passwordFile(t, strings.Repeat("c", n)+"\n", 0o600)})
 		d := &e.Levels[0].Devices[0]
-		require.NoError(t, e.ReadPasswords().Levels[0].Devices[0].Unusable, "another protocol takes it")
+		require.NoError(t, e.ReadPasswords(t.Context()).Levels[0].Devices[0].Unusable, "another protocol takes it")
 		for _, d.Driver = range []bmc.Driver{bmc.DriverIPMI, bmc.DriverBMCLib} {
 			d.Endpoint.Protocol = bmc.ProtocolIPMI
 			secret, err := readPassword(e)
@@ -106,7 +108,7 @@ func TestReadBMCKey(t *testing.T) {
 	} {
 		e := entryWith(PasswordSource{KgFile: passwordFile(t, text, 0o600)})
 		e.Levels[0].Devices[0].Secret = "ns/s"
-		d := e.ReadPasswords().Levels[0].Devices[0]
+		d := e.ReadPasswords(t.Context()).Levels[0].Devices[0]
 		require.NoError(t, d.Unusable)
 		require.Equal(t, want, d.BMCKey.Reveal())
 		require.NotContains(t, fmt.Sprintf("%v %+v %#v", d, d, d), "key of 20") // I25
@@ -117,19 +119,19 @@ func TestReadBMCKey(t *testing.T) {
 		"canary-of-21-bytes-xx": "holds 21 bytes, and a key (K_g) of IPMI 2.0 has at most 20", "0x" + strings.Repeat("ca", 21): "holds 21 bytes",
 		"0x" + strings.Repeat("00", 20): "holds only zeros", "0x": "holds only zeros",
 	} {
-		d := entryWith(PasswordSource{KgFile: passwordFile(t, text, 0o600)}).ReadPasswords().Levels[0].Devices[0]
+		d := entryWith(PasswordSource{KgFile: passwordFile(t, text, 0o600)}).ReadPasswords(t.Context()).Levels[0].Devices[0]
 		require.ErrorContains(t, d.Unusable, "hosts.d/a.yaml:3: read the password of prod/a: kgFile: ")
 		require.ErrorContains(t, d.Unusable, want)
 		require.NotContains(t, d.Unusable.Error(), "canary") // I25
 		require.True(t, d.BMCKey.Empty())
 	}
-	d := entryWith(PasswordSource{KgFile: passwordFile(t, "canary", 0o644)}).ReadPasswords().Levels[0].Devices[0]
+	d := entryWith(PasswordSource{KgFile: passwordFile(t, "canary", 0o644)}).ReadPasswords(t.Context()).Levels[0].Devices[0]
 	require.ErrorContains(t, d.Unusable, "is open to everyone")
 }
 
 func TestReadSecretParameters(t *testing.T) {
 	good, open := passwordFile(t, "canary\n", 0o640), passwordFile(t, "canary", 0o644)
-	d := entryWith(PasswordSource{Parameters: map[string]string{"community": good}}).ReadPasswords().Levels[0].Devices[0]
+	d := entryWith(PasswordSource{Parameters: map[string]string{"community": good}}).ReadPasswords(t.Context()).Levels[0].Devices[0]
 	require.NoError(t, d.Unusable, "an agent may need no password")
 	require.Equal(t, "canary", d.SecretParameters["community"].Reveal())
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", d, d, d), "canary") // I25
@@ -141,7 +143,7 @@ func TestReadSecretParameters(t *testing.T) {
 		names := map[string]bmc.Secret{"community": {}, "snmp_priv_passwd": {}}
 		e.Levels[0].Devices[0].SecretParameters = names
 		entry := e.Levels[0].Devices[0]
-		d := e.ReadPasswords().Levels[0].Devices[0]
+		d := e.ReadPasswords(t.Context()).Levels[0].Devices[0]
 		if file == open {
 			require.ErrorContains(t, d.Unusable, "parameter snmp_priv_passwd: "+open+" is open to everyone")
 		} else {
@@ -156,7 +158,7 @@ func TestReadSecretParameters(t *testing.T) {
 func TestReadPasswordsLeavesSecretsToTheDaemon(t *testing.T) {
 	h := entryWith(PasswordSource{})
 	h.Levels[0].Devices[0].Secret = "ns/s"
-	d := h.ReadPasswords().Levels[0].Devices[0]
+	d := h.ReadPasswords(t.Context()).Levels[0].Devices[0]
 	require.NoError(t, d.Unusable)
 	require.True(t, d.Password.Empty())
 }
@@ -170,7 +172,7 @@ func entryWith(p PasswordSource) HostEntry {
 }
 
 func readPassword(e HostEntry) (bmc.Secret, error) {
-	d := e.ReadPasswords().Levels[0].Devices[0]
+	d := e.ReadPasswords(context.Background()).Levels[0].Devices[0]
 	return d.Password, d.Unusable
 }
 
@@ -283,4 +285,17 @@ func soundDevice(t *testing.T, d bmc.Device, p PasswordSource) {
 	if d.Driver != bmc.DriverBMCLib {
 		require.EqualValues(t, d.Endpoint.Protocol, d.Driver)
 	}
+}
+
+// Thousands of hosts may name one file: a reading of all reads it once. The next reading sees what has changed.
+func TestPasswordsOnce(t *testing.T) {
+	file := passwordFile(t, "before", 0o600)
+	e := entryWith(PasswordSource{File: file})
+	read := func(ctx context.Context) string { return e.ReadPasswords(ctx).Levels[0].Devices[0].Password.Reveal() }
+	once := PasswordsOnce(t.Context())
+	assert.Equal(t, "before", read(once))
+	require.NoError(t, os.WriteFile(file, []byte("after"), 0o600))
+	assert.Equal(t, "before", read(once))
+	assert.Equal(t, "after", read(PasswordsOnce(t.Context())))
+	assert.Equal(t, "after", read(t.Context()))
 }

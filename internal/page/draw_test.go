@@ -291,6 +291,24 @@ func TestTenThousandNodes(t *testing.T) {
 	assert.Less(t, bytes, 16<<10)
 }
 
+// Of very many Nodes the most urgent have a cell, the page says how many have none, and counts them all.
+func TestMostUrgentNodesHaveACell(t *testing.T) {
+	d := many(maxCells + 3)
+	d.nodes[maxCells+1].State, d.nodes[maxCells+2].State = wire.NodeUnhealthy, "FromTheFuture"
+	main := must.Do(overview(&snapshot{at: noon, status: d.status, nodes: d.nodes}, newHub(nil, "", nil).ids, noon))(t)
+	require.NoError(t, main.follow(nil, 1))
+	var b strings.Builder
+	main.write(&b)
+	text := b.String()
+	assert.Equal(t, maxCells, strings.Count(text, "<a class=\"c "))
+	assert.Contains(t, text, fmt.Sprintf("node-%05d: %s", maxCells+1, wire.NodeUnhealthy))
+	assert.Contains(t, text, fmt.Sprintf("node-%05d: Unknown", maxCells+2))
+	assert.NotContains(t, text, fmt.Sprintf("node-%05d: %s", maxCells, wire.NodeHealthy))
+	assert.Contains(t, text, "<p class=\"dim\">3 Nodes have no cell")
+	assert.Contains(t, text, fmt.Sprintf("Nodes <span class=\"count\">(%d)</span>", maxCells+3))
+	assert.Contains(t, text, fmt.Sprintf("%d %s", maxCells+1, wire.NodeHealthy))
+}
+
 // BenchmarkOverview draws ten thousand Nodes: the first time, and when one of them changed.
 func BenchmarkOverview(b *testing.B) {
 	d := many(10_000)

@@ -226,7 +226,7 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 		next.bmcs = h.snap.bmcs
 	}
 	if now.Sub(h.bmcsAt) >= bmcsPause {
-		bmcs, err := h.client.BMCs(ctx, h.cluster)
+		bmcs, err := h.readBMCs(ctx)
 		if err != nil {
 			return err
 		}
@@ -242,6 +242,14 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 	}
 	h.snap, h.readTook = next, time.Since(now)
 	return nil
+}
+
+// readBMCs reads those that the overview names. The page of one cluster reads all of it, because it counts them itself.
+func (h *hub) readBMCs(ctx context.Context) (api.Reply[wire.BMCs], error) {
+	if h.cluster != "" {
+		return h.client.BMCs(ctx, h.cluster)
+	}
+	return h.client.UndependableBMCs(ctx)
 }
 
 // openRuns reads those that are shown step by step, but for those that stand still as before.
@@ -400,12 +408,16 @@ func (h *hub) readNode(ctx context.Context, p place) (r nodeRead, err error) {
 	if err != nil {
 		return r, err
 	}
+	bmcs, err := h.client.BMCsOf(ctx, x.Value.Cluster, cmp.Or(x.Value.Node, x.Value.Machine))
+	if err != nil {
+		return r, err
+	}
 	r.explain, r.timeline = x.Value, tl.Value
 	of := func(cluster, node, machine string) bool {
 		return cluster == x.Value.Cluster && (node != "" && node == x.Value.Node || node == "" && machine != "" && machine == x.Value.Machine)
 	}
-	for i := range h.snap.bmcs {
-		if b := &h.snap.bmcs[i]; of(b.Cluster, b.Node, b.Machine) {
+	for i := range bmcs.Value.BMCs {
+		if b := &bmcs.Value.BMCs[i]; of(b.Cluster, b.Node, b.Machine) {
 			r.bmcs = append(r.bmcs, *b)
 		}
 	}

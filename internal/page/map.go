@@ -79,9 +79,12 @@ type legendRow struct {
 }
 
 type legend struct {
-	Rows  []legendRow
-	Total int
+	Rows        []legendRow
+	Total, Left int // Left have no cell
 }
+
+// maxCells is how many Nodes have a cell in the map. With more, the most urgent have: a browser takes long to draw a hundred thousand.
+const maxCells = 10_000
 
 // mapOf draws the Nodes by cluster, zone and rack.
 func mapOf(s *snapshot, ids *names, d *draft) *part {
@@ -91,7 +94,7 @@ func mapOf(s *snapshot, ids *names, d *draft) *part {
 	slices.SortStableFunc(list, func(a, b wire.Node) int {
 		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Rack, b.Rack))
 	})
-	counts := map[string]int{}
+	l, room := legendOf(list)
 	zones := &part{id: "zones", open: `<div id="zones" class="zones` + ifText(few, " few") + `">`, shut: "</div>", parts: []*part{}}
 	severalClusters := len(s.status.Clusters) > 1
 	for i := 0; i < len(list); {
@@ -99,22 +102,35 @@ func mapOf(s *snapshot, ids *names, d *draft) *part {
 		for end < len(list) && list[end].Cluster == list[i].Cluster && list[end].Zone == list[i].Zone {
 			end++
 		}
-		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters, counts))
+		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters, room))
 		i = end
 	}
 	ids.sweep()
-	l := legend{Total: len(list)}
-	for _, st := range append(slices.Clone(byUrgency), stateOf(&wire.Node{})) {
-		if n := counts[st.Name]; n > 0 {
-			l.Rows = append(l.Rows, legendRow{st, n})
-		}
-	}
 	return &part{id: "s-map", open: `<section id="s-map" class="card" aria-labelledby="h-map">`, shut: `<p class="tip" id="tip" aria-hidden="true"></p></section>`,
 		parts: []*part{d.leaf("map-head", "maphead", l), zones}}
 }
 
-// zoneOf draws the racks of a zone.
-func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters bool, counts map[string]int) *part {
+// legendOf counts the Nodes by state. room is how many of each state have a cell.
+func legendOf(list []wire.Node) (l legend, room map[string]int) {
+	room = map[string]int{}
+	for i := range list {
+		room[stateOf(&list[i]).Name]++
+	}
+	left := maxCells
+	for _, st := range append([]nodeState{stateOf(&wire.Node{})}, byUrgency...) {
+		n := room[st.Name]
+		if n > 0 {
+			l.Rows = append(l.Rows, legendRow{st, n})
+		}
+		room[st.Name] = min(n, left)
+		left -= room[st.Name]
+	}
+	l.Total, l.Left = len(list), len(list)-(maxCells-left)
+	return l, room
+}
+
+// zoneOf draws the racks of a zone. It takes the cells that it draws from the room.
+func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters bool, room map[string]int) *part {
 	first := &list[0]
 	title := "Zone " + first.Zone
 	if first.Zone == "" {
@@ -138,8 +154,11 @@ func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severa
 		r := &part{id: rid, open: fmt.Sprintf(`<div class="rack" id="%s"><h4 id="%s-h">%s <span class="count">(%d)</span></h4><ul class="cells" aria-labelledby="%s-h">`,
 			rid, rid, text(name), end-i, rid), shut: "</ul></div>"}
 		for j := i; j < end; j++ {
+			state := stateOf(&list[j]).Name
+			if room[state]--; room[state] < 0 {
+				continue
+			}
 			c := cellOf(&list[j], ids, remarks, few)
-			counts[c.State]++
 			r.parts = append(r.parts, &part{id: c.ID, model: c, draw: c.draw})
 		}
 		z.parts = append(z.parts, r)

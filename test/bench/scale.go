@@ -18,12 +18,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/kube"
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -46,6 +49,7 @@ type ScaleResult struct {
 	ScaleOptions
 	Start    time.Duration   // from the start of the process until it is armed and has evaluated all
 	StartCPU time.Duration   // that it used until then
+	Floor    time.Duration   // that a client takes which only receives and decodes the Nodes and Machines
 	Usage                    // without the health check
 	Decision []time.Duration // from the end of a timeout to the first datagram at the BMC
 	// Reload is fenced --reload, which checks the files, too, of a hosts.d in which an entry had changed; Order is what of it the daemon takes. Status and Plan are fencectl's; Page is from the request for the page to its end, the
@@ -65,6 +69,7 @@ type scale struct {
 	api, bmcs *world
 	ports     int
 	kube      *kube.Client
+	machines  dynamic.Interface
 	fleet     worldAnswer
 	load      scaleLoad
 	result    ScaleResult
@@ -148,6 +153,9 @@ func (s *scale) build() (err error) {
 	if s.kube, err = kube.NewForConfig(cfg); err != nil {
 		return err
 	}
+	if s.machines, err = dynamic.NewForConfig(cfg); err != nil {
+		return err
+	}
 	s.load = scaleLoad{kube: s.kube, first: s.Samples, nodes: s.Nodes, rate: s.Rate}
 	return s.writeFiles()
 }
@@ -225,8 +233,50 @@ func (s *scale) start(ctx context.Context, sweep time.Duration, healthy int) (*p
 	return p, time.Since(began), nil
 }
 
+// floor measures client-go as it receives what the daemon receives at its start, from the same API under the same updates, and does nothing with it.
+func (s *scale) floor(ctx context.Context) error {
+	s.tell("receiving the Nodes and Machines with client-go alone")
+	all := true
+	o := metav1.ListOptions{SendInitialEvents: &all, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	began := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, begin := range []func(context.Context, metav1.ListOptions) (watch.Interface, error){s.kube.CoreV1().Nodes().Watch, s.machines.Resource(rig.MachineResource).Watch} {
+		g.Go(func() error {
+			w, err := begin(ctx, o)
+			if err != nil {
+				return fmt.Errorf("watch all objects: %w", err)
+			}
+			defer w.Stop()
+			return s.receive(w)
+		})
+	}
+	err := g.Wait()
+	s.result.Floor = time.Since(began)
+	return err
+}
+
+// receive reads the events of a watch until all objects have come.
+func (s *scale) receive(w watch.Interface) error {
+	objects := 0
+	for e := range w.ResultChan() {
+		switch e.Type {
+		case watch.Added:
+			objects++
+		case watch.Bookmark:
+			if objects < s.Nodes {
+				return fmt.Errorf("%d objects came, not %d", objects, s.Nodes)
+			}
+			return nil
+		}
+	}
+	return errors.New("a watch ended early")
+}
+
 // withoutSweep measures all but the health check, which would hide who else asks a BMC.
 func (s *scale) withoutSweep(ctx context.Context) error {
+	if err := s.floor(ctx); err != nil {
+		return err
+	}
 	p, took, err := s.start(ctx, 0, s.Nodes)
 	if err != nil {
 		return err
@@ -556,6 +606,7 @@ func bytesOf(f func(*ScaleResult) int64) func(*ScaleResult) (float64, bool) {
 var scaleRows = []scaleRow{
 	{"start to armed, all evaluated", secondsOf(func(r *ScaleResult) time.Duration { return r.Start }), shownSeconds, []scaleBound{{100_000, 10}}},
 	{"CPU time until then", secondsOf(func(r *ScaleResult) time.Duration { return r.StartCPU }), shownSeconds, nil},
+	{"client-go alone, which only receives and decodes the same", secondsOf(func(r *ScaleResult) time.Duration { return r.Floor }), shownSeconds, nil},
 	{"resident", bytesOf(func(r *ScaleResult) int64 { return r.RSS }), shownMebi, []scaleBound{{5000, 80 << 20}, {100_000, 400 << 20}, {500_000, 2 << 30}}},
 	{"of it no pages of the program", bytesOf(func(r *ScaleResult) int64 { return r.Own }), shownMebi, nil},
 	{"most memory ever, with start, reload and answers", bytesOf(func(r *ScaleResult) int64 { return r.Peak }), shownMebi, nil},

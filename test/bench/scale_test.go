@@ -24,7 +24,7 @@ func TestScaleMeasures(t *testing.T) {
 	for _, d := range r.Decision {
 		assert.Positive(t, d, "nothing is done before the timeout is over")
 	}
-	for what, d := range map[string]time.Duration{"start": r.Start, "reload": r.Reload, "order": r.Order, "status": r.Status, "plan": r.Plan, "page": r.Page, "again": r.Again} {
+	for what, d := range map[string]time.Duration{"start": r.Start, "floor": r.Floor, "reload": r.Reload, "order": r.Order, "status": r.Status, "plan": r.Plan, "page": r.Page, "again": r.Again} {
 		assert.Positive(t, d, what)
 	}
 	for what, u := range map[string]Usage{"alone": r.Usage, "with the health check": r.Sweeps} {

@@ -120,11 +120,13 @@ func connect(kubeconfig string, clock *offset) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
-	dyn, err := dynamic.NewForConfigAndClient(base, hc)
+	custom := dynamic.ConfigFor(base)
+	custom.NegotiatedSerializer = customStreams{streams{custom.NegotiatedSerializer}}
+	rc, err := rest.UnversionedRESTClientForConfigAndClient(custom, hc)
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
-	return &Conn{Typed: typed, Dynamic: dyn, file: stamp}, nil
+	return &Conn{Typed: typed, Dynamic: dynamic.New(rc), file: stamp}, nil
 }
 
 func stampOf(file string) (fileStamp, error) {
@@ -157,7 +159,7 @@ type Typed struct {
 func newTyped(c *rest.Config, hc *http.Client) (*Typed, error) {
 	shared := rest.CopyConfig(c)
 	shared.ContentType, shared.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	shared.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(known, codecs).WithoutConversion()
+	shared.NegotiatedSerializer = streams{rest.CodecFactoryForGeneratedClient(known, codecs).WithoutConversion()}
 	shared.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(shared.QPS, shared.Burst)
 	t := &Typed{}
 	for _, g := range []struct {
