@@ -27,7 +27,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-shipped test-engine test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -57,6 +57,8 @@ PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order
 HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
+# Scripts of fencectl that only look: the program asks once and prints. Those that prompt, wait or follow have goroutines, as the page has.
+LOOKS := ^TestScript$$/^(audit|bmc-audit|bmc-dependable|bmc-list|bmc-test|check-config|complete|conflict|explain|export|hold-group|init|json|log-level|machine|nodes|people|plan|report|silent|simulate|status|support-bundle|target|timeline|unchecked|usage|version)
 NICE := GOGC=200 nice
 TESTFLAGS := -vet=off -count=1 -timeout 40m $(FLAGS) -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
@@ -66,7 +68,7 @@ test-programs:
 	$(STATIC) $(GO) test $(TESTFLAGS) -p 2 $(PROGRAMS)
 
 test-race:
-	SIM_SEEDS=4 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
+	SIM_SEEDS=4 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(LOOKS)' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 	$(STATIC) $(GO) -C packaging/tools test -vet=off -count=1 $(FLAGS) ./...
@@ -79,8 +81,9 @@ test-engine:
 
 test-alone:
 	SIM_FIRST=5 SIM_SEEDS=16 $(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 ./test/sim $(PLAIN) $(HARNESS)
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -run '$(LOOKS)' ./cmd/fencectl
 
-# The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
+# The RPM is built first; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
 	$(GO) test -count=1 -timeout 20m -parallel 3 -v -run '^Test(InstalledDaemon(Fences|WhoseLoopHangs|KnowsWhoUsedSudo)|InstalledUnitsUnderSystemd|SocketActivation|UnitsAreConfined)$$' ./packaging
 
@@ -136,7 +139,7 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 
 once: controlplane deps ## what CI leaves out because it takes long: a small crowd, small benchmarks, the page over 10,000 Nodes, the RPM out of its source RPM, the RPM for ARM, a release made twice, the chart by Helm 4, a Debian 12, and the bundle of the demo (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|Where|MeasureClusters|ScaleMeasures|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|Where|MeasureClusters|ScaleMeasures|SourceRPMIsRebuilt|RPMForARM|ReleaseTwice|LifeOfTheDebOnBookworm|Helm4RendersTheSame|BundlePlays|Page|ThousandNodes|TenThousandNodesDraw)$$' -v ./test/load ./test/bench ./packaging ./test/chart ./test/demo ./test/browser | grep -Ev '^ *=== '
 
 courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -204,10 +207,13 @@ release: ## all files of a release in dist/release: packages, images, tarballs, 
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
-# The RPM comes first: its tests take long, and the programs in it are those of all tests.
-ci: deps controlplane rpm ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
+# The RPM is built beside the other parts, which need nothing of it but for its own tests.
+ci: deps controlplane ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
 	FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm \
-	  $(MAKE) --no-print-directory -j6 test-programs test-race test-package test-engine test-alone lint build vuln-if-reachable
+	  $(MAKE) --no-print-directory -j6 test-programs test-race test-shipped test-engine test-alone lint build vuln-if-reachable
+
+test-shipped: rpm
+	$(MAKE) --no-print-directory test-package
 
 vuln-if-reachable:
 	test/vuln/vuln.sh ./... || [ $$? -eq 75 ] # what it cannot look up keeps nobody from building
