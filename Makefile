@@ -81,7 +81,7 @@ test-engine:
 
 test-alone:
 	SIM_FIRST=5 SIM_SEEDS=16 $(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 ./test/sim $(PLAIN) $(HARNESS)
-	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -run '$(LOOKS)' ./cmd/fencectl
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -run "$(LOOKS)" ./cmd/fencectl
 
 # The RPM is built first; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
