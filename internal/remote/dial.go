@@ -179,10 +179,10 @@ func (d *Dialer) start(quiet bool) (*conn, error) {
 	d.open[c] = true
 	go func() {
 		_ = c.cmd.Wait() // ProcessState has its exit status
-		close(c.done)
 		d.mu.Lock()
-		defer d.mu.Unlock()
 		delete(d.open, c)
+		d.mu.Unlock()
+		close(c.done)
 	}()
 	return c, nil
 }
