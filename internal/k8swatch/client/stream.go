@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +95,8 @@ func (d customDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, in
 // isCustom reports whether it is one object of an API group, as against a list, or the Status of an error.
 func isCustom(u *unstructured.Unstructured) bool {
 	_, isList := u.Object["items"]
-	return !isList && u.GetKind() != "" && strings.Contains(u.GetAPIVersion(), "/")
+	gv, err := schema.ParseGroupVersion(u.GetAPIVersion())
+	return !isList && u.GetKind() != "" && err == nil && gv.Group != "" && gv.Version != ""
 }
 
 // splitProtobuf splits a metav1.WatchEvent, whose fields are 1, the kind, and 2, a runtime.RawExtension, whose field 1 is the object. A Node loses its images.
