@@ -138,7 +138,7 @@ func onlyField(message []byte, number protowire.Number) (value []byte, ok bool) 
 	return value, ok
 }
 
-// without appends a message to out, without the fields that the last number of the path names.
+// without appends a message to out, without the images, which the last number of the path names.
 func without(out, message []byte, path []protowire.Number) (less []byte, ok bool) {
 	for len(message) > 0 {
 		num, kind, tag := protowire.ConsumeTag(message)
@@ -158,8 +158,24 @@ func without(out, message []byte, path []protowire.Number) (less []byte, ok bool
 				return nil, false
 			}
 			out = protowire.AppendBytes(append(out, message[:tag]...), inner)
+		default:
+			if image, _ := protowire.ConsumeBytes(message[tag:]); !isImage(image) {
+				return nil, false
+			}
 		}
 		message = message[tag+n:]
 	}
 	return out, true
+}
+
+// isImage reports whether client-go would decode a corev1.ContainerImage: its names, which are field 1, and its size, field 2.
+func isImage(message []byte) bool {
+	for len(message) > 0 {
+		num, kind, n := protowire.ConsumeField(message)
+		if n < 0 || num == 1 && kind != protowire.BytesType || num == 2 && kind != protowire.VarintType {
+			return false
+		}
+		message = message[n:]
+	}
+	return true
 }
