@@ -307,6 +307,12 @@ func TestMostUrgentNodesHaveACell(t *testing.T) {
 	assert.Contains(t, text, "<p class=\"dim\">3 Nodes have no cell")
 	assert.Contains(t, text, fmt.Sprintf("Nodes <span class=\"count\">(%d)</span>", maxCells+3))
 	assert.Contains(t, text, fmt.Sprintf("%d %s", maxCells+1, wire.NodeHealthy))
+	for i := range d.nodes {
+		d.nodes[i].State = "FromTheFuture"
+	}
+	d.nodes[maxCells+1].State, d.nodes[maxCells+2].State = wire.NodeHeld, wire.NodeHealthy
+	_, room := legendOf(d.nodes)
+	assert.Equal(t, []int{1, maxCells - 1, 0}, []int{room[wire.NodeHeld], room["Unknown"], room[wire.NodeHealthy]})
 }
 
 // BenchmarkOverview draws ten thousand Nodes: the first time, and when one of them changed.

@@ -117,7 +117,8 @@ func legendOf(list []wire.Node) (l legend, room map[string]int) {
 		room[stateOf(&list[i]).Name]++
 	}
 	left := maxCells
-	for _, st := range append([]nodeState{stateOf(&wire.Node{})}, byUrgency...) {
+	calm := slices.IndexFunc(byUrgency, func(st nodeState) bool { return st.Name == wire.NodeHealthy })
+	for _, st := range slices.Insert(slices.Clone(byUrgency), calm, stateOf(&wire.Node{})) { // a state of a later version may be that of all Nodes
 		n := room[st.Name]
 		if n > 0 {
 			l.Rows = append(l.Rows, legendRow{st, n})

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +95,8 @@ func (d customDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, in
 // isCustom reports whether it is one object of an API group, as against a list, or the Status of an error.
 func isCustom(u *unstructured.Unstructured) bool {
 	_, isList := u.Object["items"]
-	return !isList && u.GetKind() != "" && strings.Contains(u.GetAPIVersion(), "/")
+	gv, err := schema.ParseGroupVersion(u.GetAPIVersion())
+	return !isList && u.GetKind() != "" && err == nil && gv.Group != "" && gv.Version != ""
 }
 
 // splitProtobuf splits a metav1.WatchEvent, whose fields are 1, the kind, and 2, a runtime.RawExtension, whose field 1 is the object. A Node loses its images.
@@ -138,7 +138,7 @@ func onlyField(message []byte, number protowire.Number) (value []byte, ok bool) 
 	return value, ok
 }
 
-// without appends a message to out, without the fields that the last number of the path names.
+// without appends a message to out, without the images, which the last number of the path names.
 func without(out, message []byte, path []protowire.Number) (less []byte, ok bool) {
 	for len(message) > 0 {
 		num, kind, tag := protowire.ConsumeTag(message)
@@ -158,8 +158,24 @@ func without(out, message []byte, path []protowire.Number) (less []byte, ok bool
 				return nil, false
 			}
 			out = protowire.AppendBytes(append(out, message[:tag]...), inner)
+		default:
+			if image, _ := protowire.ConsumeBytes(message[tag:]); !isImage(image) {
+				return nil, false
+			}
 		}
 		message = message[tag+n:]
 	}
 	return out, true
+}
+
+// isImage reports whether client-go would decode a corev1.ContainerImage: its names, which are field 1, and its size, field 2.
+func isImage(message []byte) bool {
+	for len(message) > 0 {
+		num, kind, n := protowire.ConsumeField(message)
+		if n < 0 || num == 1 && kind != protowire.BytesType || num == 2 && kind != protowire.VarintType {
+			return false
+		}
+		message = message[n:]
+	}
+	return true
 }

@@ -303,13 +303,14 @@ func (s *store) updateProven() {
 }
 
 // UpdateResourceVersion implements cache.ResourceVersionUpdater: every event up
-// to this version has been received. Bookmarks advance it while nothing changes.
+// to this version has been received. Bookmarks advance it while nothing changes. The
+// events of a watch that outlasts the absence of its kind are no list. // I16
 func (s *store) UpdateResourceVersion(version string) {
 	at, err := revision(version)
 	s.mu.Lock()
 	if err != nil {
 		s.problem = err.Error()
-	} else {
+	} else if s.reached > 0 {
 		s.reached = at
 		s.updateProven()
 	}

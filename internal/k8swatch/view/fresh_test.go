@@ -424,3 +424,51 @@ func TestAbsentKindsCostOneRead(t *testing.T) {
 	assert.False(t, machine.absence.lasts(), "the watch may try again")
 	machine.absence.await(t.Context())
 }
+
+// A kind of which nothing was known for a while is listed anew. Its watch went on from where it was, and never told again what had not changed.
+func TestKindThatComesBackIsListedAnew(t *testing.T) { // I16
+	t.Parallel()
+	const machine = `{"kind":"Machine","apiVersion":"machine.openshift.io/v1beta1","metadata":{"namespace":"ns","name":"m","uid":"u","resourceVersion":"5"}}`
+	const bookmark = `{"type":"BOOKMARK","object":{"kind":"Machine","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"9"%s}}}`
+	var away atomic.Bool
+	var turns atomic.Int64
+	back := make(chan struct{}) // closed when the kind is back: the first watch lasts until then
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/apis":
+			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"coordination.k8s.io"}`+map[bool]string{false: `,{"name":"machine.openshift.io"}`}[away.Load()]+`]}`)
+		case r.URL.Path != "/apis/machine.openshift.io/v1beta1/machines" || away.Load():
+			http.NotFound(w, r)
+		case r.URL.Query().Get("watch") == "":
+			fmt.Fprintf(w, `{"kind":"MachineList","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"9"},"items":[%s]}`, machine)
+		default:
+			ends := r.Context().Done()
+			if r.URL.Query().Get("sendInitialEvents") != "" {
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+bookmark, machine, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
+			} else if turns.Add(1) == 1 {
+				ends = back
+			}
+			fmt.Fprintf(w, bookmark, "") // client-go lists anew after a short watch without events
+			assert.NoError(t, http.NewResponseController(w).Flush())
+			select {
+			case <-r.Context().Done():
+			case <-ends:
+			}
+		}
+	})
+	stop := running(t, c)
+	defer stop()
+	machines := c.storeOf("Machine")
+	has := func() bool {
+		machines.mu.Lock()
+		defer machines.mu.Unlock()
+		return len(machines.items) == 1
+	}
+	k8stest.Until(t, "the Machine is seen and watched", func() bool { return has() && turns.Load() > 0 })
+	away.Store(true)
+	k8stest.Until(t, "the Machine is gone", func() bool { return !has() })
+	away.Store(false)
+	close(back)
+	k8stest.Until(t, "the Machine is seen again", has)
+}

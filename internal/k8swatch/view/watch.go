@@ -42,6 +42,10 @@ const (
 // errTooManyPages: the list is longer than that of any cluster.
 var errTooManyPages = fmt.Errorf("the list has more than %d objects", maxPages*client.PageSize)
 
+// errNotListed makes a reflector list all objects again: the kind was away, and a watch
+// does not tell again what has not changed since. // I16
+var errNotListed = apierrors.NewResourceExpired("the kind was away, and must be listed first")
+
 // watch lists and watches a store's kind until ctx ends.
 func (s *store) watch(ctx context.Context, cl *client.Conn, g *sync.WaitGroup) {
 	var expected any = &unstructured.Unstructured{}
@@ -84,6 +88,9 @@ func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			s.absence.await(ctx)
 			streams := o.SendInitialEvents != nil && *o.SendInitialEvents
+			if !streams && s.version() == 0 {
+				return nil, errNotListed
+			}
 			ends := streamTimeout
 			if !streams {
 				o.TimeoutSeconds, ends = &turn, time.Duration(turn)*time.Second+watchGrace

@@ -255,6 +255,7 @@ func TestWatchesThatAreStoppedEndWithoutAnError(t *testing.T) {
 	})
 	for _, kind := range []string{"Node", "Pod"} { // the kinds that need no discovery
 		s := c.storeOf(kind)
+		require.NoError(t, s.Replace(nil, "1"))
 		lw := s.listWatch(s.side.API())
 		for range 50 {
 			w := must.Do(lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"}))(t)
