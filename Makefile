@@ -57,8 +57,8 @@ PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order
 HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
-# Scripts of fencectl that only look: the program asks once and prints. Those that prompt, wait or follow have goroutines, as the page has.
-LOOKS := ^TestScript$$/^(audit|bmc-audit|bmc-dependable|bmc-list|bmc-test|check-config|complete|conflict|explain|export|hold-group|init|json|log-level|machine|nodes|people|plan|report|silent|simulate|status|support-bundle|target|timeline|unchecked|usage|version)
+# Scripts of fencectl that only look, by how their names begin: the program asks once and prints. Those that prompt, wait or follow have goroutines, as the page has.
+LOOKS := ^TestScript$$/^(audit|bmc-audit|bmc-dependable|bmc-list|bmc-test|check-config|complete|conflict|explain|export|hold-group|init|json|log-level|machine|nodes|people|plan|report|simulate|status|support-bundle|target|timeline|unchecked|usage|version)
 NICE := GOGC=200 nice
 TESTFLAGS := -vet=off -count=1 -timeout 40m $(FLAGS) -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed

@@ -386,6 +386,11 @@ func TestNamedTestsOfTheMakefileExist(t *testing.T) {
 	for name := range strings.FieldsSeq(string(must.Do(os.ReadFile("../internal/engine/testdata/race.txt"))(t))) {
 		assert.Contains(t, all, name, "the Makefile runs it with the race detector")
 	}
+	looks := regexp.MustCompile(`(?m)^LOOKS := \^TestScript\$\$/\^\((.*)\)$`).FindStringSubmatch(string(text))
+	require.NotNil(t, looks, "the scripts without the race detector were not found")
+	for _, name := range strings.Split(looks[1], "|") {
+		assert.NotEmpty(t, must.Do(filepath.Glob("../cmd/fencectl/testdata/script/"+name+"*"))(t), "the Makefile runs the scripts %s, and there are none", name)
+	}
 }
 
 func testNames(t *testing.T) map[string]bool {

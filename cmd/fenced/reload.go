@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/config"

@@ -69,9 +69,10 @@ func newClient(at string, connect func(context.Context) (net.Conn, error), keep 
 	}
 	return &Client{at: at, silence: silenceTime, reply: replyTime, http: &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives: !keep, // one user has few connections, and may leave none behind
-			IdleConnTimeout:   idleConnTime,
-			MaxConnsPerHost:   most,
+			DisableKeepAlives:   !keep, // one user has few connections, and may leave none behind
+			IdleConnTimeout:     idleConnTime,
+			MaxConnsPerHost:     most,
+			MaxIdleConnsPerHost: most, // of itself net/http keeps two of them, and closes the third after its request
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				conn, err := connect(ctx)
 				if err != nil {

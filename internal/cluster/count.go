@@ -64,10 +64,11 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		case r.ControlPlane && !r.TakesNoTurn && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
-		if c.Runs.inFlight(r) {
-			f.InFlight++
+		if !c.Runs.inFlight(r) {
+			continue
 		}
-		if c.Runs.inFlight(r) && r.Step != remediate.AwaitNode {
+		f.InFlight++
+		if r.Step != remediate.AwaitNode { // then its host is known to be on
 			zones.add(zoneOf(c.Objects.ledger, key, r.NodeLabels, r.Target.Node))
 		}
 	}

@@ -61,6 +61,7 @@ func (x *exchange) endOwn(w *wire, err error) bool {
 	return false
 }
 
+// refuse ends the handshake for the BMC's session id; a RAKP 3 that refuses carries no code.
 func (x *exchange) refuse(w *wire, bmcID uint32, status byte) {
 	w.sendOnly(plainDatagram(payloadRAKP3, append([]byte{x.nextTag(), status, 0, 0}, id(bmcID)...)))
 }

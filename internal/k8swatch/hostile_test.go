@@ -39,13 +39,16 @@ func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
 	answers["redirect"] = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
-			c := served(t, answer)
+			c, state := served(t, answer), remediate.APIUnreachable
+			if name == "unauthorised" {
+				state = remediate.APIForbidden
+			}
 			for _, step := range []remediate.Step{remediate.PowerOff, remediate.PowerOn} {
 				run := aRun
 				run.Step, run.ControlPlane = step, true
 				l := c.Look(t.Context(), run, [][]byte{})
 				require.Error(t, l.Err)
-				assert.NotEqual(t, remediate.APIReachable, l.Seen.API)
+				assert.Equal(t, state, l.Seen.API)
 				assert.Equal(t, remediate.Node{}, l.Seen.Node)
 				assert.Equal(t, remediate.Lease{}, l.Seen.Lease)
 				assert.Equal(t, remediate.CannotTell, l.Seen.Machine.Exists)

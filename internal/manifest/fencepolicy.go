@@ -155,7 +155,7 @@ func strictSelector(o object) labels.Selector {
 	before := len(*o.errs)
 	o.allowKeys("matchLabels", "matchExpressions")
 	values := o.child("matchLabels")
-	values.allowKeys(slices.Collect(maps.Keys(values.fields))...)
+	values.allowKeys(slices.Collect(maps.Keys(values.fields))...) // any key, and each with a value
 	for _, e := range o.shortList("matchExpressions") {
 		e.allowKeys("key", "operator", "values")
 		e.require("key", "operator")
