@@ -56,9 +56,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
-	// A scene waits far more than it computes. Its control plane, with what else it runs, takes less than a gigabyte. With more at once the pool starts more
-	// control planes, each for three seconds of a processor, and those that wait for their turn cost more than they save.
-	pace.Together(min(8, pace.Fit(1<<30)))
+	// A scene waits far more than it computes. Its control plane, with what else it runs, takes less than a gigabyte.
+	pace.Together(min(16, pace.Fit(1<<30)))
 	code := m.Run()
 	planes.Stop()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
