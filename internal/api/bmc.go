@@ -12,10 +12,10 @@ import (
 func (s *Server) bmcs(ctx context.Context, r *http.Request) (wire.BMCs, error) {
 	q := r.URL.Query()
 	b, err := s.daemon.BMCs(ctx, q.Get("cluster"))
-	if !q.Has("of") && !q.Has("undependable") {
+	of, undependable := q.Get("of"), q.Get("undependable") == "true"
+	if of == "" && !undependable {
 		return tidyBMCs(b), err
 	}
-	of, undependable := q.Get("of"), q.Has("undependable")
 	var list []wire.BMC
 	for i := range b.BMCs {
 		if d := &b.BMCs[i]; (of == "" || d.Node == of || d.Machine == of) && (!undependable || d.Undependable()) {

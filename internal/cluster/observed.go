@@ -178,7 +178,7 @@ func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 	defer o.mu.Unlock()
 	was := map[string]policy.Storm{}
 	for k, storm := range o.storms {
-		if k.id.Source != "" && k.id.Source != "cluster" {
+		if !policy.FromCluster(k.id.Source) {
 			was[CheckID(k.id)] = storm
 			delete(o.storms, k)
 		}

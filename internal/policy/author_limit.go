@@ -40,7 +40,7 @@ func (r *Rules) targetLimit(author space) int {
 // may write there decides about no other; that without a name is of the checks without a namespace. Files are the
 // administrator's, and have no limit.
 func (r *Rules) authorOf(c *Check) (author space, limited bool) {
-	return r.spaceOf(group(c.APIVersion), c.Namespace), fromCluster(c.Source)
+	return r.spaceOf(group(c.APIVersion), c.Namespace), FromCluster(c.Source)
 }
 
 // targetLimitMessage returns the reason why a check is not evaluated.

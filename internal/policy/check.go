@@ -209,11 +209,11 @@ func (c *Check) AppliesTo(cluster string) bool {
 // Administrators reports whether only administrators can write a check: it has no namespace, or comes
 // from a file.
 func (c *Check) Administrators() bool {
-	return c.Namespace == "" || !fromCluster(c.Source)
+	return c.Namespace == "" || !FromCluster(c.Source)
 }
 
-// fromCluster reports whether the source of a check or budget is the cluster, and not a file.
-func fromCluster(source string) bool { return source == "" || source == "cluster" }
+// FromCluster reports whether the source of a check or budget is the cluster, and not a file.
+func FromCluster(source string) bool { return source == "" || source == "cluster" }
 
 func group(apiVersion string) string {
 	g, _, _ := strings.Cut(apiVersion, "/")

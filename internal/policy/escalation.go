@@ -218,7 +218,7 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	}
 	for _, e := range l.checks {
 		c := e.check
-		if !c.MakesRequests() || c.Mark() != a.Check || c.family() != fenced && !fromCluster(c.Source) {
+		if !c.MakesRequests() || c.Mark() != a.Check || c.family() != fenced && !FromCluster(c.Source) {
 			continue
 		}
 		x, found := x, found

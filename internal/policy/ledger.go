@@ -70,7 +70,7 @@ type checkKey struct {
 
 // keyOf is the key of a check or budget.
 func keyOf(id ObjectID, source string) checkKey {
-	if fromCluster(source) {
+	if FromCluster(source) {
 		source = ""
 	}
 	return checkKey{group(id.APIVersion), id.Kind, id.Namespace, id.Name, source}
