@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -533,6 +534,12 @@ func (s *trackingStore) List(ctx context.Context, kind state.Kind) ([]state.Reco
 		}
 	}
 	return s.failingStore.List(ctx, kind)
+}
+
+// ListAfter implements state.Tracking.
+func (s *trackingStore) ListAfter(ctx context.Context, kind state.Kind, version uint64) ([]state.Record, error) {
+	list, err := s.List(ctx, kind)
+	return slices.DeleteFunc(list, func(r state.Record) bool { return r.Version <= version }), err
 }
 
 // The pins are read again only after another user has changed one, until all could be read.

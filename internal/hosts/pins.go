@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
@@ -22,26 +24,41 @@ import (
 // write a Machine chooses which BareMetalHost it names, and need not be trusted with the power of
 // any host either. // I10
 type pins struct {
+	reading *semaphore.Weighted // one read at a time
+
 	mu     sync.Mutex
 	byHost map[string]state.Pin       // by bmc.Host.Name
 	hosts  map[string]map[string]bool // names of hosts, by what pinKeys returns
 	// readError says which pins cannot be read, and unreadable has their hosts.
 	readError  error
 	unreadable map[string]bool
+	// readTo is the largest version that a read found; 0 before one found all readable.
+	readTo uint64
 	// unsaved are the contradictions that are cached, and that the store does not have yet: the
 	// machine on which the Node was seen, by host.
 	unsaved map[string]string
 }
 
 func newPins() *pins {
-	return &pins{byHost: map[string]state.Pin{}, hosts: map[string]map[string]bool{}, unsaved: map[string]string{}}
+	return &pins{reading: semaphore.NewWeighted(1), byHost: map[string]state.Pin{}, hosts: map[string]map[string]bool{}, unsaved: map[string]string{}}
 }
 
 // LoadPins reads what was pinned and enrolled, and remembers which pins cannot be read. An error
-// means that the store could not be read at all.
+// means that the store could not be read at all. It reads only what has changed since it read all, if the store can tell: a pin is
+// replaced and never deleted, and a hundred thousand take seconds.
 func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
 	p := h.catalog.pins
-	list, err := state.LoadPins(ctx, s)
+	if err := p.reading.Acquire(ctx, 1); err != nil { // an older read must not have the last word about which cannot be read
+		return fmt.Errorf("load pins: %w", err)
+	}
+	defer p.reading.Release(1)
+	p.mu.Lock()
+	after := p.readTo
+	p.mu.Unlock()
+	list, err := state.LoadPins(ctx, s, after)
+	if after > 0 && errors.Is(err, state.ErrUnreadable) { // which of all pins?
+		list, err = state.LoadPins(ctx, s, 0)
+	}
 	if list == nil && err != nil {
 		return fmt.Errorf("load pins: %w", err)
 	}
@@ -62,6 +79,13 @@ func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.readError, p.unreadable = err, unreadable
+	if err != nil {
+		p.readTo = 0
+		return nil
+	}
+	for i := range list {
+		p.readTo = max(p.readTo, list[i].Version)
+	}
 	return nil
 }
 

@@ -219,8 +219,17 @@ func LoadPin(ctx context.Context, s Store, host string) (Pin, error) {
 }
 
 // LoadPins returns all pins, and an error (ErrUnreadable) that names each record that cannot
-// be read.
-func LoadPins(ctx context.Context, s Store) ([]Pin, error) { return pinRecord.list(ctx, s) }
+// be read. Pins that are not newer than after may be left out: see Tracking.
+func LoadPins(ctx context.Context, s Store, after uint64) ([]Pin, error) {
+	if t, ok := s.(Tracking); ok && after > 0 {
+		records, err := t.ListAfter(ctx, KindPin, after)
+		if err != nil {
+			return nil, err
+		}
+		return decodeEach(records, pinRecord.Decode)
+	}
+	return pinRecord.list(ctx, s)
+}
 
 // RefusedAccount is an account that a device has refused. fenced does not try the account
 // again before Until, because BMCs lock an account after repeated attempts. The password is

@@ -60,7 +60,7 @@ func TestPins(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrExists, "a pin is never replaced in silence") // I10
 	got := must.Do(state.LoadPin(ctx, s, pin.Host))(t)
 	require.Equal(t, saved, got)
-	pins := must.Do(state.LoadPins(ctx, s))(t)
+	pins := must.Do(state.LoadPins(ctx, s, 0))(t)
 	require.Equal(t, []state.Pin{saved}, pins)
 	_, err = state.SavePin(ctx, s, state.Pin{})
 	require.Error(t, err)

@@ -108,8 +108,12 @@ type Shared interface {
 // Tracking is a Store that knows which records another user may have changed: nobody needs to read thousands of pins again because a
 // run was saved. An engine of a Store without it reads everything.
 type Tracking interface {
+	Store
 	// Changes returns a number that has grown before the channel of Watch gets a value for a record of this kind.
 	Changes(kind Kind) uint64
+	// ListAfter returns the records of a kind that List would return and that have a larger version. After a list, they are all
+	// that was written since, if version is the largest in it.
+	ListAfter(ctx context.Context, kind Kind, version uint64) ([]Record, error)
 }
 
 // RecordName names a record in the error messages of all engines.

@@ -106,6 +106,10 @@ func DecodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Recor
 	if err != nil {
 		return nil, err
 	}
+	return decodeEach(records, decode)
+}
+
+func decodeEach[T any](records []Record, decode func(Record) (T, error)) ([]T, error) {
 	list := make([]T, 0, len(records))
 	var bad []error
 	for _, r := range records {

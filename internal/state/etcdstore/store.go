@@ -200,6 +200,11 @@ func (s *store) get(ctx context.Context, kind state.Kind, key string) (r state.R
 
 // List implements state.Store.
 func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+	return s.ListAfter(ctx, kind, 0)
+}
+
+// ListAfter implements state.Tracking. etcd compares the versions, so that it sends only what has changed.
+func (s *store) ListAfter(ctx context.Context, kind state.Kind, version uint64) ([]state.Record, error) {
 	if err := state.CheckKind(kind); err != nil {
 		return nil, fmt.Errorf("list %s records: %w", kind, err)
 	}
@@ -208,11 +213,14 @@ func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, erro
 	if kind == state.KindPin {
 		limit = pinPageSize
 	}
-	end := clientv3.GetPrefixRangeEnd(from)
+	ops := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(from)), clientv3.WithLimit(limit)}
+	if version > 0 {
+		ops = append(ops, clientv3.WithMinModRev(int64(version)+1))
+	}
 	for more := true; more; {
 		// All pages are read at the revision of the first one, as in one transaction.
 		err := s.retry(ctx, func(ctx context.Context) error {
-			resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(revision))
+			resp, err := s.client.Get(ctx, from, append(slices.Clip(ops), clientv3.WithRev(revision))...)
 			if err != nil {
 				return err
 			}

@@ -3,11 +3,13 @@
 package statetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -296,10 +298,36 @@ func tracks(t *testing.T, own, other state.Store, changed <-chan struct{}) {
 			await(t, changed, "the change is counted before its signal")
 		}
 		if tracking.Changes(state.KindHold) == holds {
+			listsAfter(t, tracking, other)
 			return
 		}
 	}
 	t.Error("a changed pin counts as a changed hold, too")
+}
+
+// listsAfter: what is listed after a version is what was written since, also when it does not fit in one answer.
+func listsAfter(t *testing.T, own state.Tracking, other state.Store) {
+	put := func(key string, version uint64) uint64 {
+		return must.Do(other.Put(t.Context(), state.Record{Kind: state.KindHold, Key: key, Version: version, Data: []byte(key)}))(t)
+	}
+	const many = 70
+	versions := map[string]uint64{}
+	for i := range many {
+		key := fmt.Sprintf("after-%03d", i)
+		versions[key] = put(key, 0)
+	}
+	all := must.Do(own.List(t.Context(), state.KindHold))(t)
+	read := slices.MaxFunc(all, func(a, b state.Record) int { return cmp.Compare(a.Version, b.Version) }).Version
+	require.Empty(t, must.Do(own.ListAfter(t.Context(), state.KindHold, read))(t))
+	require.Equal(t, all, must.Do(own.ListAfter(t.Context(), state.KindHold, 0))(t))
+	put("after-new", 0)
+	for key, version := range versions {
+		put(key, version)
+	}
+	changed := must.Do(own.ListAfter(t.Context(), state.KindHold, read))(t)
+	require.Len(t, changed, many+1)
+	require.Equal(t, must.Do(own.List(t.Context(), state.KindHold))(t), changed, "in the same order, with the same content")
+	require.Len(t, must.Do(own.ListAfter(t.Context(), state.KindHold, versions["after-000"]))(t), many+1)
 }
 
 // loses: one signal may stand for several changes, but a reader that reads after each signal

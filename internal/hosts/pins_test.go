@@ -1,0 +1,75 @@
+package hosts
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/test/must"
+)
+
+// trackingStore is a store of one user that answers as one of several does, and remembers after which versions it was asked.
+type trackingStore struct {
+	state.Store
+	after []uint64
+}
+
+func (s *trackingStore) Changes(state.Kind) uint64 { return 0 }
+
+func (s *trackingStore) ListAfter(ctx context.Context, kind state.Kind, version uint64) ([]state.Record, error) {
+	s.after = append(s.after, version)
+	list, err := s.Store.List(ctx, kind)
+	return slices.DeleteFunc(list, func(r state.Record) bool { return r.Version <= version }), err
+}
+
+// After the first read only what has changed is read. A pin that cannot be read forbids as long as that is so, whatever else was read. // I20
+func TestPinsAreReadSinceTheLastRead(t *testing.T) {
+	ctx := t.Context()
+	s := &trackingStore{Store: must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)}
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	a := must.Do(state.SavePin(ctx, s, state.Pin{Host: "c/a", Node: "a"}))(t)
+	b := must.Do(state.SavePin(ctx, s, state.Pin{Host: "c/b", Node: "b"}))(t)
+	h := &Hosts{catalog: &catalog{pins: newPins()}}
+	load := func() {
+		t.Helper()
+		require.NoError(t, h.LoadPins(ctx, s))
+	}
+	nodeOf := func(host string) string {
+		t.Helper()
+		p, found, err := h.catalog.pins.get(host)
+		require.NoError(t, err)
+		require.True(t, found)
+		return p.Node
+	}
+	load()
+	require.Empty(t, s.after, "the first read is of all")
+
+	a.Node = "a2"
+	a = must.Do(state.SavePin(ctx, s, a))(t)
+	load()
+	assert.Equal(t, []uint64{b.Version}, s.after)
+	assert.Equal(t, "a2", nodeOf("c/a"))
+	assert.Equal(t, "b", nodeOf("c/b"))
+
+	bad := must.Do(s.Put(ctx, state.Record{Kind: state.KindPin, Key: "c/bad", Data: []byte("{}")}))(t)
+	for range 2 {
+		load()
+		_, _, err := h.catalog.pins.get("c/bad")
+		require.ErrorIs(t, err, state.ErrUnreadable)
+		require.ErrorIs(t, h.UnreadablePins(), state.ErrUnreadable)
+	}
+	assert.Equal(t, []uint64{b.Version, a.Version}, s.after, "all are read until all can be")
+
+	must.Do(state.SavePin(ctx, s, state.Pin{Host: "c/bad", Version: bad, Node: "good"}))(t)
+	load()
+	assert.Equal(t, "good", nodeOf("c/bad"))
+	require.NoError(t, h.UnreadablePins())
+	load()
+	assert.Len(t, s.after, 3)
+}
