@@ -190,10 +190,14 @@ func (d *scripted) Names(context.Context, string, string) (wire.Names, error) {
 }
 
 // BMCs gives the fixture's devices.
-func (d *scripted) BMCs(context.Context, string) (wire.BMCs, error) { return d.BMCsAre, d.fault() }
+func (d *scripted) BMCs(context.Context, wire.BMCFilter) (wire.BMCs, error) {
+	return d.BMCsAre, d.fault()
+}
 
 // Nodes gives the fixture's Nodes.
-func (d *scripted) Nodes(context.Context, string) (wire.Nodes, error) { return d.NodesAre, d.fault() }
+func (d *scripted) Nodes(context.Context, string, int) (wire.Nodes, error) {
+	return d.NodesAre, d.fault()
+}
 
 // LookAtBMCs notes the order and gives what the fixture's look finds.
 func (d *scripted) LookAtBMCs(_ context.Context, o wire.Order) (wire.BMCs, error) {

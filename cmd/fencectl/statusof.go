@@ -56,7 +56,7 @@ func (c *cli) readTarget(ctx context.Context, of string) (s targetStatus, err er
 			}
 		}
 	}
-	bmcs, err := c.client().BMCs(ctx, s.Cluster)
+	bmcs, err := c.client().BMCsOf(ctx, s.Cluster, s.Node)
 	if err != nil {
 		return s, err
 	}

@@ -85,7 +85,7 @@ func BenchmarkAnswers(b *testing.B) {
 	c := bigCluster(b)
 	for name, ask := range map[string]func(context.Context) (any, error){
 		"status": func(ctx context.Context) (any, error) { return c.Status(ctx) },
-		"nodes":  func(ctx context.Context) (any, error) { return c.Nodes(ctx, "") },
+		"nodes":  func(ctx context.Context) (any, error) { return c.Nodes(ctx, "", 0) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			bytes := 0

@@ -42,8 +42,8 @@ type control struct {
 
 func (c control) Status(ctx context.Context) (wire.Status, error) {
 	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus(), Reload: c.reloader.refused.Load()}
-	devices, unread := c.BMCs(ctx, "")
-	s.BMCs = devices.Count()
+	bmcs, unread := c.surveyBMCs(ctx, "")
+	s.BMCs = bmcs.count
 	paused, gaps := 0, []wire.NodeGap(nil)
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
@@ -51,14 +51,14 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 			paused++
 			s.PausedReason, s.PausedNext = cs.Paused, cs.Resume
 		}
-		found, covers, err := c.engine.Coverage(cs.Name) // nothing while the cluster is not seen whole, which its problem says
-		cluster := clusterStatus(cs, found)
+		found, err := c.engine.Overview(cs.Name) // nothing while the cluster is not seen whole, which its problem says
+		cluster := clusterStatus(cs, found.Report)
 		cluster.Next = nextOfProblem(&cs, c.clusters.kubeconfig(cs.Name))
 		if err == nil && unread == nil {
-			cover := wire.Nodes{Nodes: fleet{cluster: cs.Name, found: found, devices: devices.BMCs}.nodes()}.Cover() // of what checks cover
+			cover := fleet{cluster: cs.Name, found: found, devices: bmcs.devices}.cover()
 			cluster.Cover = &cover
 			cluster.Hint = strings.Join(slices.DeleteFunc([]string{cluster.Hint, uncheckedHint(cover, c.sweep.IsOff())}, func(h string) bool { return h == "" }), "; ")
-			addSlips(cluster.Checks, covers)
+			addSlips(cluster.Checks, found.Slips)
 			gaps = append(gaps, cover.Gaps...)
 		}
 		for _, h := range c.engine.Holds(cs.Name) {
@@ -77,8 +77,8 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 	if !s.Paused {
 		s.PausedReason, s.PausedNext = "", ""
 	}
-	explainBlocked(s.Blocked, devices.BMCs)
-	s.BMCs.Accounts = refusedAccounts(devices.BMCs, gaps)
+	explainBlocked(s.Blocked, bmcs.bad)
+	s.BMCs.Accounts = refusedAccounts(bmcs.bad, gaps)
 	return s, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -139,15 +140,48 @@ func (c control) checkCluster(cluster string) error {
 }
 
 // BMCs implements api.Daemon.
-func (c control) BMCs(ctx context.Context, cluster string) (wire.BMCs, error) {
-	if err := c.checkCluster(cluster); err != nil {
+func (c control) BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error) {
+	if err := c.checkCluster(f.Cluster); err != nil {
 		return wire.BMCs{}, err
 	}
-	found, err := c.sweep.Results(ctx, cluster)
+	found, err := c.sweep.Select(ctx, f.Cluster, func(r *sweep.Result) bool {
+		b := wireBMC(r)
+		return f.Wants(&b)
+	})
 	if err != nil {
-		return wire.BMCs{}, apiError(wire.Order{Cluster: cluster}, err)
+		return wire.BMCs{}, apiError(wire.Order{Cluster: f.Cluster}, err)
 	}
 	return wireBMCs(found), nil
+}
+
+// bmcSurvey is what is known about the devices of all hosts, as far as it says which could be relied on.
+type bmcSurvey struct {
+	devices []device
+	count   wire.BMCCount
+	bad     []wire.BMC // those that could not be, and those that refuse their account, in the order of BMCs
+}
+
+// surveyBMCs surveys the devices of one cluster, or of all.
+func (c control) surveyBMCs(ctx context.Context, cluster string) (s bmcSurvey, err error) {
+	if err := c.checkCluster(cluster); err != nil {
+		return s, err
+	}
+	err = c.sweep.Survey(ctx, cluster, func(r *sweep.Result) {
+		b := wireBMC(r)
+		s.count.Add(&b)
+		d := deviceOf(&b)
+		s.devices = append(s.devices, d)
+		if d.told != nil {
+			s.bad = append(s.bad, b)
+		}
+	})
+	if err != nil {
+		return s, apiError(wire.Order{Cluster: cluster}, err)
+	}
+	slices.SortFunc(s.bad, func(a, b wire.BMC) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Problem, b.Problem))
+	})
+	return s, nil
 }
 
 // LookAtBMCs implements api.Daemon.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -17,25 +18,28 @@ import (
 )
 
 // Nodes implements api.Daemon.
-func (c control) Nodes(ctx context.Context, cluster string) (wire.Nodes, error) {
-	devices, err := c.BMCs(ctx, cluster)
+func (c control) Nodes(ctx context.Context, cluster string, most int) (wire.Nodes, error) {
+	bmcs, err := c.surveyBMCs(ctx, cluster)
 	if err != nil {
 		return wire.Nodes{}, err
 	}
 	var all wire.Nodes
 	for _, name := range c.clusterNames(cluster) {
-		list, err := c.nodesIn(name, devices.BMCs)
+		list, err := c.nodesIn(name, bmcs.devices)
 		if err != nil {
 			return wire.Nodes{}, apiError(wire.Order{Cluster: name}, err)
 		}
 		all.Nodes = append(all.Nodes, list...)
 	}
+	if most > 0 {
+		all = all.MostUrgent(most)
+	}
 	return all, nil
 }
 
 // nodesIn lists the Nodes of one cluster. devices are those of all clusters.
-func (c control) nodesIn(name string, devices []wire.BMC) ([]wire.Node, error) {
-	found, err := c.engine.Report(name)
+func (c control) nodesIn(name string, devices []device) ([]wire.Node, error) {
+	found, err := c.engine.Overview(name)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +60,9 @@ func isUnseen(cs *engine.ClusterStatus) bool {
 type fleet struct {
 	cluster string
 	names   []string                 // of the Nodes that exist
-	found   policy.Report            // by its checks
+	found   policy.Overview          // by its checks
 	unseen  bool                     // found is of some time ago
-	devices []wire.BMC               // of all clusters
+	devices []device                 // of all clusters
 	places  map[string]cluster.Place // by Node, also of those that are deleted
 	runs    []remediate.Run          // open ones
 	refused []admit.Refused
@@ -71,7 +75,36 @@ type fleet struct {
 
 // nodes lists the Nodes by name, then the Machines without one.
 func (f fleet) nodes() []wire.Node {
-	f.all, f.nodeOf = map[string]*nodeFacts{}, map[string]string{}
+	unread := f.gather()
+	sorted := slices.SortedFunc(maps.Values(f.all), func(a, b *nodeFacts) int {
+		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Node.Node, b.Node.Node))
+	})
+	list := make([]wire.Node, 0, len(sorted))
+	for _, n := range sorted {
+		n.judge(unread)
+		n.unseen = f.unseen
+		n.State = n.state()
+		place := f.places[n.Node.Node]
+		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
+		list = append(list, n.Node)
+	}
+	return list
+}
+
+// cover counts the Nodes that checks cover.
+func (f fleet) cover() (c wire.NodeCover) {
+	unread := f.gather()
+	for _, n := range f.all {
+		n.judge(unread)
+		c.Add(&n.Node)
+	}
+	slices.SortFunc(c.Gaps, func(a, b wire.NodeGap) int { return cmp.Compare(a.Node, b.Node) })
+	return c
+}
+
+// gather puts together what is known of each Node. unread: the hosts of the cluster are not known yet.
+func (f *fleet) gather() (unread bool) {
+	f.all, f.nodeOf = make(map[string]*nodeFacts, max(len(f.names), len(f.devices))), map[string]string{}
 	for i := range f.runs {
 		if t := &f.runs[i].Target; t.Node != "" && t.Machine != "" {
 			f.nodeOf[t.MachineKey()] = t.Node
@@ -80,23 +113,11 @@ func (f fleet) nodes() []wire.Node {
 	for _, name := range f.names {
 		f.of(name, "")
 	}
-	unread := f.addDevices()
+	unread = f.addDevices()
 	f.addChecks()
 	f.addRuns()
 	f.addStops()
-	list := make([]wire.Node, 0, len(f.all))
-	for _, n := range f.all {
-		n.judge(unread)
-		n.unseen = f.unseen
-		n.State = n.state()
-		place := f.places[n.Node.Node]
-		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
-		list = append(list, n.Node)
-	}
-	slices.SortFunc(list, func(a, b wire.Node) int {
-		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Node, b.Node))
-	})
-	return list
+	return unread
 }
 
 // maxLabel is how long the value of a label can be in Kubernetes, in bytes.
@@ -122,22 +143,31 @@ func (f *fleet) known(node, machine string) *nodeFacts {
 // addChecks adds what the checks find. A check that protects nothing now, for example because it is paused, only tells which
 // Nodes deviate.
 func (f *fleet) addChecks() {
+	for i := range f.found.Protected {
+		p := &f.found.Protected[i]
+		name := []string{checkName(p.Check)}
+		cover := func(n *nodeFacts) {
+			if n.needsHost = n.needsHost || p.NeedsHosts; len(n.Checks) == 0 {
+				n.Checks = name // shared by most Nodes
+			} else {
+				n.Checks = append(slices.Clip(n.Checks), name...)
+			}
+		}
+		for _, node := range p.Nodes {
+			cover(f.of(node, ""))
+		}
+		for _, machine := range p.Machines {
+			cover(f.of("", machine))
+		}
+	}
 	for i := range f.found.Checks {
-		check := &f.found.Checks[i]
-		protects, name := check.Protects(), checkName(check.ID())
-		for j := range check.Targets {
-			t := &check.Targets[j]
-			if t.Verdict == policy.Skipped {
+		for j := range f.found.Checks[i].Targets {
+			t := &f.found.Checks[i].Targets[j]
+			if t.Verdict == policy.Skipped || t.Verdict == policy.Healthy {
 				continue
 			}
-			n := f.known(t.Node, t.Machine)
-			if protects {
-				n = f.of(t.Node, t.Machine)
-				n.Checks = append(n.Checks, name)
-				n.needsHost = n.needsHost || check.NeedsHosts
-			}
-			if n != nil {
-				n.deviates = n.deviates || t.Verdict != policy.Healthy
+			if n := f.known(t.Node, t.Machine); n != nil {
+				n.deviates = true
 			}
 		}
 	}
@@ -177,15 +207,36 @@ func (f *fleet) addStops() {
 func (f *fleet) addDevices() (unread bool) {
 	for i := range f.devices {
 		switch d := &f.devices[i]; {
-		case d.Cluster != f.cluster:
-		case d.IsUnreadCluster():
+		case d.cluster != f.cluster:
+		case d.unread:
 			unread = true
-		case cmp.Or(d.Node, d.Machine) != "":
-			n := f.of(d.Node, d.Machine)
+		case cmp.Or(d.node, d.machine) != "":
+			n := f.of(d.node, d.machine)
 			n.devices = append(n.devices, d)
 		}
 	}
 	return unread
+}
+
+// device is what of a BMC decides whether its host could be fenced.
+type device struct {
+	cluster, node, machine, host string
+	level                        int
+	address                      string
+	useless                      bool      // a fence could not rely on it, or fenced refuses its host
+	unchecked                    bool      // nobody knows its state
+	unread                       bool      // it stands for the hosts of a cluster that are not known yet
+	told                         *wire.BMC // if there is something to tell
+}
+
+func deviceOf(b *wire.BMC) device {
+	d := device{cluster: b.Cluster, node: b.Node, machine: b.Machine, host: b.Host, level: b.Level, address: b.Device,
+		useless: !b.Dependable || len(b.Refused) > 0, unchecked: b.NotChecked(), unread: b.IsUnreadCluster()}
+	if d.useless || refusesAccount(b) {
+		told := *b
+		d.told = &told
+	}
+	return d
 }
 
 // nodeFacts is a Node, and what decides whether it could be fenced, and how it is.
@@ -196,8 +247,8 @@ type nodeFacts struct {
 	unseen    bool   // what the checks find is of some time ago
 	deviates  bool   // a check finds it other than healthy
 	onHold    bool
-	needsHost bool        // a check has its power switched
-	devices   []*wire.BMC // by power level
+	needsHost bool // a check has its power switched
+	devices   []*device
 }
 
 // state is the first of the states of the Node, the most urgent first. judge has been called.
@@ -224,11 +275,10 @@ func (n *nodeFacts) state() string {
 // judge decides whether the Node could be fenced. One power level whose devices all can be relied on
 // is enough: fenced goes on to the next level if one fails. unread: the hosts of its cluster are not known yet.
 func (n *nodeFacts) judge(unread bool) {
-	levels := map[int][]*wire.BMC{}
+	slices.SortStableFunc(n.devices, func(a, b *device) int { return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.level, b.level)) })
 	for _, d := range n.devices {
-		levels[d.Level] = append(levels[d.Level], d)
-		if d.Device != "" {
-			n.BMCs = append(n.BMCs, d.Device)
+		if d.address != "" {
+			n.BMCs = append(n.BMCs, d.address)
 		}
 	}
 	if len(n.devices) == 0 {
@@ -244,10 +294,13 @@ func (n *nodeFacts) judge(unread bool) {
 		return
 	}
 	n.Fenceable = wire.FenceableNo
-	for _, level := range levels {
+	for _, d := range n.devices {
+		onLevel := func(is func(*device) bool) bool {
+			return slices.ContainsFunc(n.devices, func(o *device) bool { return o.level == d.level && is(o) })
+		}
 		switch {
-		case slices.ContainsFunc(level, isUseless):
-		case !slices.ContainsFunc(level, (*wire.BMC).NotChecked):
+		case onLevel(isUseless):
+		case !onLevel(func(o *device) bool { return o.unchecked }):
 			n.Fenceable = wire.FenceableYes
 			return
 		default:
@@ -255,12 +308,11 @@ func (n *nodeFacts) judge(unread bool) {
 		}
 	}
 	if n.Fenceable == wire.FenceableNo {
-		n.because(n.devices[slices.IndexFunc(n.devices, isUseless)])
+		n.because(n.devices[slices.IndexFunc(n.devices, isUseless)].told)
 	}
 }
 
-// isUseless reports whether a fence could not rely on a device, or fenced refuses its host.
-func isUseless(d *wire.BMC) bool { return !d.Dependable || len(d.Refused) > 0 }
+func isUseless(d *device) bool { return d.useless }
 
 // because tells what is wrong with the first device that cannot be used, and what to do next.
 func (n *nodeFacts) because(d *wire.BMC) {

@@ -73,7 +73,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 			assert.Equal(t, []string{k.fenceable, k.code}, []string{n.Fenceable, n.Reason}, n.Message)
 			assert.Equal(t, k.gap, n.IsGap())
 			assert.Contains(t, n.Next, k.next)
-			cover := wire.Nodes{Nodes: list}.Cover()
+			cover := fleetOf(covering("n", true), k.devices, "n").cover()
 			assert.Equal(t, 1, cover.Covered)
 			assert.Equal(t, k.gap, len(cover.Gaps) == 1)
 		})
@@ -81,7 +81,27 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 }
 
 func fleetOf(found policy.Report, devices []wire.BMC, nodes ...string) fleet {
-	return fleet{cluster: "c", names: nodes, found: found, devices: devices, places: map[string]cluster.Place{}}
+	f := fleet{cluster: "c", names: nodes, found: policy.Overview{Report: found}, places: map[string]cluster.Place{}}
+	for i := range devices {
+		f.devices = append(f.devices, deviceOf(&devices[i]))
+	}
+	for i := range found.Checks {
+		k := &found.Checks[i]
+		p := policy.Protected{Check: k.ID(), NeedsHosts: k.NeedsHosts}
+		for _, t := range k.Targets {
+			switch {
+			case t.Verdict == policy.Skipped:
+			case t.Node != "":
+				p.Nodes = append(p.Nodes, t.Node)
+			default:
+				p.Machines = append(p.Machines, t.Machine)
+			}
+		}
+		if k.Protects() {
+			f.found.Protected = append(f.found.Protected, p)
+		}
+	}
+	return f
 }
 
 // TestStateOfANodeIsItsMostUrgent: a Node that is in several states has the first of them in the order of the constants.
@@ -132,8 +152,9 @@ func TestStateOfANodeIsItsMostUrgent(t *testing.T) {
 
 // TestDeletedNodeKeepsItsPlace: a Node that its run has deleted is listed once, where it stood, although its Machine has none now.
 func TestDeletedNodeKeepsItsPlace(t *testing.T) {
-	f := fleetOf(covering("", true), nil)
-	f.found.Checks[0].Targets[0] = policy.TargetReport{Machine: "ns/m", Verdict: policy.Pending}
+	found := covering("", true)
+	found.Checks[0].Targets[0] = policy.TargetReport{Machine: "ns/m", Verdict: policy.Pending}
+	f := fleetOf(found, nil)
 	f.places["n"] = cluster.Place{Zone: "a", Rack: "\x1b[2J" + strings.Repeat("r", 1000)} // from the labels in the record of the run
 	f.places["replaced"] = cluster.Place{Zone: "a"}                                       // another remediator has deleted it
 	f.runs = []remediate.Run{{ID: "r", Step: remediate.PowerOn, Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}}}
@@ -166,10 +187,10 @@ func TestNodeWithoutACheckIsListed(t *testing.T) {
 
 	skips := covering("n", true)
 	skips.Checks[0].Targets[0].Verdict = policy.Skipped
-	assert.Zero(t, wire.Nodes{Nodes: fleetOf(skips, nil, "n").nodes()}.Cover().Covered)
+	assert.Zero(t, fleetOf(skips, nil, "n").cover().Covered)
 	paused := covering("n", true)
 	paused.Checks[0].State = policy.StatePaused
-	assert.Zero(t, wire.Nodes{Nodes: fleetOf(paused, nil, "n").nodes()}.Cover().Covered)
+	assert.Zero(t, fleetOf(paused, nil, "n").cover().Covered)
 }
 
 // TestStatusNamesWhatIsNotProtected: status is degraded while no check covers any Node, while a check
@@ -180,7 +201,7 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 		for i := range found.Checks {
 			c.Checks = append(c.Checks, checkStatus(&found.Checks[i]))
 		}
-		cover := wire.Nodes{Nodes: fleetOf(found, devices, "n").nodes()}.Cover()
+		cover := fleetOf(found, devices, "n").cover()
 		c.Cover = &cover
 		return wire.Status{Armed: true, Clusters: []wire.ClusterStatus{c}}
 	}
@@ -203,15 +224,9 @@ func TestStatusNamesWhatIsNotProtected(t *testing.T) {
 	idle.Checks[1].Name = "machine-api-termination-handler" // OpenShift's own, for spot instances
 	assert.Empty(t, status(idle, good).Degraded())
 
-	slip := []policy.Coverage{{Check: fine.Checks[0].ID(), State: policy.StateActive,
-		Findings: []policy.Finding{{Warning: true, Code: policy.FoundUnknownCondition, Message: "no Node has the condition ready; did you mean Ready?"}}}}
 	slipped := status(fine, good)
-	addSlips(slipped.Clusters[0].Checks, slip)
+	addSlips(slipped.Clusters[0].Checks, map[policy.CheckID]string{fine.Checks[0].ID(): "no Node has the condition ready; did you mean Ready?"})
 	assert.Contains(t, one(slipped), "did you mean Ready?")
-	slip[0].Findings[0].Warning = false // a program may set it one day
-	unsure := status(fine, good)
-	addSlips(unsure.Clusters[0].Checks, slip)
-	assert.Empty(t, unsure.Degraded())
 
 	paused := covering("n", true) // as somebody wants it
 	paused.Checks[0].State = policy.StatePaused

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -277,13 +278,13 @@ func confirmMessage(o wire.Order, out order.Outcome) string {
 // lastHealthCheck is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
 func (c control) lastHealthCheck(ctx context.Context, o wire.Order) (evidence []string) {
-	found, err := c.sweep.Results(ctx, o.Cluster)
+	found, err := c.sweep.Select(ctx, o.Cluster, func(r *sweep.Result) bool { return r.Node == o.Node })
 	if err != nil { // nothing was seen yet
 		return nil
 	}
 	for i := range found {
 		r := &found[i]
-		if r.Node != o.Node || r.LastGood.IsZero() {
+		if r.LastGood.IsZero() {
 			continue
 		}
 		text := "BMC health check: " + r.Address + " last answered " + time.Since(r.LastGood).Round(time.Second).String() + " ago"

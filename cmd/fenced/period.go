@@ -46,7 +46,7 @@ func (c control) now(ctx context.Context, cluster string) (out history.Now) {
 	for _, r := range c.engine.Runs(cluster) {
 		out.Runs = append(out.Runs, c.record(r))
 	}
-	if devices, err := c.BMCs(ctx, cluster); err == nil { // else none is known yet
+	if devices, err := c.BMCs(ctx, wire.BMCFilter{Cluster: cluster}); err == nil { // else none is known yet
 		out.BMCs = devices.Count()
 	}
 	return out

@@ -82,7 +82,7 @@ func (c control) planArmed(ctx context.Context, cluster string) *wire.ClusterPla
 func (c control) Coverage(_ context.Context, cluster string) (wire.Coverage, error) {
 	var out wire.Coverage
 	for _, name := range c.clusterNames(cluster) {
-		_, covers, err := c.engine.Coverage(name)
+		covers, err := c.engine.Coverage(name)
 		if cluster != "" && err != nil {
 			return wire.Coverage{}, apiError(wire.Order{Cluster: cluster}, err)
 		}
@@ -114,15 +114,13 @@ func checkCoverage(v *policy.Coverage) wire.CheckCoverage {
 }
 
 // addSlips notes which active checks have a rule for a condition that no Node has, but for a slip.
-func addSlips(checks []wire.CheckStatus, covers []policy.Coverage) {
-	for i := range covers {
-		v := &covers[i]
-		slip := slices.IndexFunc(v.Findings, func(f policy.Finding) bool { return f.Warning && f.Code == policy.FoundUnknownCondition })
+func addSlips(checks []wire.CheckStatus, slips map[policy.CheckID]string) {
+	for id, slip := range slips {
 		at := slices.IndexFunc(checks, func(k wire.CheckStatus) bool {
-			return k.Kind == v.Check.Kind && k.Namespace == v.Check.Namespace && k.Name == v.Check.Name
+			return k.Kind == id.Kind && k.Namespace == id.Namespace && k.Name == id.Name
 		})
-		if slip >= 0 && at >= 0 && v.State == policy.StateActive {
-			checks[at].UnknownCondition = v.Findings[slip].Message
+		if at >= 0 {
+			checks[at].UnknownCondition = slip
 		}
 	}
 }

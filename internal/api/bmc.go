@@ -5,29 +5,27 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/fenced/fenced/internal/wire"
 )
 
 func (s *Server) bmcs(ctx context.Context, r *http.Request) (wire.BMCs, error) {
 	q := r.URL.Query()
-	b, err := s.daemon.BMCs(ctx, q.Get("cluster"))
-	of, undependable := q.Get("of"), q.Get("undependable") == "true"
-	if of == "" && !undependable {
-		return tidyBMCs(b), err
-	}
-	var list []wire.BMC
-	for i := range b.BMCs {
-		if d := &b.BMCs[i]; (of == "" || d.Node == of || d.Machine == of) && (!undependable || d.Undependable()) {
-			list = append(list, *d)
-		}
-	}
-	b.BMCs = list
+	b, err := s.daemon.BMCs(ctx, wire.BMCFilter{Cluster: q.Get("cluster"), Of: q.Get("of"), Undependable: q.Get("undependable") == "true"})
 	return tidyBMCs(b), err
 }
 
 func (s *Server) nodes(ctx context.Context, r *http.Request) (wire.Nodes, error) {
-	n, err := s.daemon.Nodes(ctx, r.URL.Query().Get("cluster"))
+	q, most := r.URL.Query(), 0
+	if text := q.Get("most"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return wire.Nodes{}, BadRequest(fmt.Sprintf("most=%q is not a number above 0", text), "")
+		}
+		most = n
+	}
+	n, err := s.daemon.Nodes(ctx, q.Get("cluster"), most)
 	n.Nodes = orEmpty(n.Nodes)
 	for i := range n.Nodes {
 		n.Nodes[i].Checks, n.Nodes[i].BMCs = orEmpty(n.Nodes[i].Checks), orEmpty(n.Nodes[i].BMCs)
@@ -68,6 +66,13 @@ func tidyBMCs(b wire.BMCs) wire.BMCs {
 // Nodes asks which Nodes could be fenced. An empty cluster means all.
 func (c *Client) Nodes(ctx context.Context, cluster string) (Reply[wire.Nodes], error) {
 	return ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", inCluster(cluster), nil)
+}
+
+// UrgentNodes asks for so many, the most urgent, and for the count of all by state.
+func (c *Client) UrgentNodes(ctx context.Context, cluster string, most int) (Reply[wire.Nodes], error) {
+	q := inCluster(cluster)
+	q.Set("most", strconv.Itoa(most))
+	return ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", q, nil)
 }
 
 // BMCs asks what is known about all devices. An empty cluster means all.

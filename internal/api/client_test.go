@@ -266,9 +266,15 @@ func (f *fake) Names(_ context.Context, cluster, prefix string) (wire.Names, err
 
 func (f *fake) Coverage(context.Context, string) (wire.Coverage, error) { return f.covers, f.err }
 
-func (f *fake) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
-	f.filter.Cluster = cluster
-	return f.bmcs, f.err
+func (f *fake) BMCs(_ context.Context, of wire.BMCFilter) (wire.BMCs, error) {
+	f.filter.Cluster = of.Cluster
+	all := wire.BMCs{}
+	for _, b := range f.bmcs.BMCs {
+		if of.Wants(&b) {
+			all.BMCs = append(all.BMCs, b)
+		}
+	}
+	return all, f.err
 }
 
 func (f *fake) LookAtBMCs(_ context.Context, o wire.Order) (wire.BMCs, error) {

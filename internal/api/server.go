@@ -37,11 +37,12 @@ type Daemon interface {
 	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
 	Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error)
-	// Nodes says of each Node whether it could be fenced; an empty cluster means all.
-	Nodes(ctx context.Context, cluster string) (wire.Nodes, error)
+	// Nodes says of each Node whether it could be fenced; an empty cluster means all. With most above 0 only so many are told, the
+	// most urgent, and all are counted.
+	Nodes(ctx context.Context, cluster string, most int) (wire.Nodes, error)
 	// BMCs gives what is known about the devices that switch power; an empty cluster
 	// means all.
-	BMCs(ctx context.Context, cluster string) (wire.BMCs, error)
+	BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error)
 	// LookAtBMCs looks at those of one Node's host now.
 	LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error)
 	// Do gives an order. It returns once the order is durable, not once it is

@@ -125,26 +125,24 @@ func (o *Objects) WithTargets(id policy.CheckID, now time.Time) (r policy.CheckR
 	return r, anyMachineHasItsNode(o.ledger), found
 }
 
-// Report is what the checks find now, with every target. Its cost grows with the size of
-// the cluster.
-func (o *Objects) Report() (policy.Report, error) {
+// Overview is what the checks find now, and what they cover.
+func (o *Objects) Overview() (policy.Overview, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.complete {
-		return policy.Report{}, ErrNotSeen()
+		return policy.Overview{}, ErrNotSeen()
 	}
-	return o.ledger.Report(time.Now()), nil
+	return o.ledger.Overview(time.Now()), nil
 }
 
-// Coverage is Report, with what every check and budget selects and allows.
-func (o *Objects) Coverage() (policy.Report, []policy.Coverage, error) {
+// Coverage is what every check and budget selects and allows. Its cost grows with the size of the cluster.
+func (o *Objects) Coverage() ([]policy.Coverage, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.complete {
-		return policy.Report{}, nil, ErrNotSeen()
+		return nil, ErrNotSeen()
 	}
-	found, covers := o.ledger.Coverage(time.Now())
-	return found, covers, nil
+	return o.ledger.Coverage(time.Now()), nil
 }
 
 // Quorum says why etcd would lose its quorum without the member on a Node, by members that were just

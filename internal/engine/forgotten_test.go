@@ -349,7 +349,7 @@ func TestLabelsOfADeletedNodeOutliveARestart(t *testing.T) {
 		stop()
 		e, _, _ := fleets{f}.guard(t, store, change)
 		time.Sleep(time.Minute)
-		report := must.Do(e.Report("c"))(t)
+		report := must.Do(e.Overview("c"))(t)
 		counted := map[string][2]int{}
 		for _, c := range report.Checks {
 			counted[c.Name] = [2]int{c.Expected, c.Healthy}

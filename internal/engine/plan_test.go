@@ -59,7 +59,7 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 		p.MaxUnhealthy = &little
 		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(time.Second)
-		_, all, err := e.Coverage("c")
+		all, err := e.Coverage("c")
 		require.NoError(t, err)
 		require.Len(t, all, 2)
 		assert.Equal(t, policy.FencePolicyKind, all[0].Check.Kind)

@@ -124,19 +124,15 @@ func (c *clusterParts) escalationHint(checks []policy.CheckReport) string {
 	return ""
 }
 
-// Report is what the checks find in a cluster now, with every target. Its cost grows with the
-// size of the cluster, so call it only when a person asks.
-func (e *Engine) Report(cluster string) (policy.Report, error) {
-	return inCluster(e, cluster, func(c *clusterParts) (policy.Report, error) { return c.model.Objects.Report() })
+// Overview is what the checks find in a cluster now, and what they cover.
+func (e *Engine) Overview(cluster string) (policy.Overview, error) {
+	return inCluster(e, cluster, func(c *clusterParts) (policy.Overview, error) { return c.model.Objects.Overview() })
 }
 
-// Coverage is Report, with what every check and budget of one cluster selects and allows.
-func (e *Engine) Coverage(cluster string) (policy.Report, []policy.Coverage, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return policy.Report{}, nil, err
-	}
-	return c.model.Objects.Coverage()
+// Coverage is what every check and budget of one cluster selects and allows. Its cost grows with the
+// size of the cluster, so call it only when a person asks.
+func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
+	return inCluster(e, cluster, func(c *clusterParts) ([]policy.Coverage, error) { return c.model.Objects.Coverage() })
 }
 
 // Explain lists every gate of a Node in the order in which the daemon evaluates them. It

@@ -429,7 +429,11 @@ type catalog struct {
 // keep another host from being fenced. So an unknown host does not count against a host that
 // proves its identity and is in hosts.d, pinned or enrolled. // I9
 func (c *catalog) duplicate(names []string) string {
-	return c.duplicateUnless(names, c.index.anyOf(names, c.outranksUnknown))
+	all := c.duplicateUnless(names, false)
+	if all == "" || !c.index.anyOf(names, c.outranksUnknown) {
+		return all
+	}
+	return c.duplicateUnless(names, true)
 }
 
 // duplicateUnless is duplicate. unknownDiscounted says whether unknown hosts do not count.

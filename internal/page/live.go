@@ -217,11 +217,11 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := h.client.Nodes(ctx, h.cluster)
+	nodes, err := h.client.UrgentNodes(ctx, h.cluster, maxCells)
 	if err != nil {
 		return err
 	}
-	next := &snapshot{at: now, status: onlyCluster(st.Value, h.cluster), nodes: nodes.Value.Nodes}
+	next := &snapshot{at: now, status: onlyCluster(st.Value, h.cluster), nodes: nodes.Value}
 	if h.snap != nil {
 		next.bmcs = h.snap.bmcs
 	}
@@ -421,8 +421,8 @@ func (h *hub) readNode(ctx context.Context, p place) (r nodeRead, err error) {
 			r.bmcs = append(r.bmcs, *b)
 		}
 	}
-	for i := range h.snap.nodes {
-		if n := &h.snap.nodes[i]; of(n.Cluster, n.Node, n.Machine) {
+	for i := range h.snap.nodes.Nodes {
+		if n := &h.snap.nodes.Nodes[i]; of(n.Cluster, n.Node, n.Machine) {
 			r.node = n
 		}
 	}

@@ -89,12 +89,11 @@ const maxCells = 10_000
 // mapOf draws the Nodes by cluster, zone and rack.
 func mapOf(s *snapshot, ids *names, d *draft) *part {
 	remarks := remarksOf(s.status)
-	few := len(s.nodes) <= fewNodes
-	list := slices.Clone(s.nodes)
+	few := len(s.nodes.Nodes)+s.nodes.More <= fewNodes
+	list := slices.Clone(s.nodes.Nodes)
 	slices.SortStableFunc(list, func(a, b wire.Node) int {
 		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Rack, b.Rack))
 	})
-	l, room := legendOf(list)
 	zones := &part{id: "zones", open: `<div id="zones" class="zones` + ifText(few, " few") + `">`, shut: "</div>", parts: []*part{}}
 	severalClusters := len(s.status.Clusters) > 1
 	for i := 0; i < len(list); {
@@ -102,36 +101,32 @@ func mapOf(s *snapshot, ids *names, d *draft) *part {
 		for end < len(list) && list[end].Cluster == list[i].Cluster && list[end].Zone == list[i].Zone {
 			end++
 		}
-		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters, room))
+		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters))
 		i = end
 	}
 	ids.sweep()
 	return &part{id: "s-map", open: `<section id="s-map" class="card" aria-labelledby="h-map">`, shut: `<p class="tip" id="tip" aria-hidden="true"></p></section>`,
-		parts: []*part{d.leaf("map-head", "maphead", l), zones}}
+		parts: []*part{d.leaf("map-head", "maphead", legendOf(&s.nodes)), zones}}
 }
 
-// legendOf counts the Nodes by state. room is how many of each state have a cell.
-func legendOf(list []wire.Node) (l legend, room map[string]int) {
-	room = map[string]int{}
-	for i := range list {
-		room[stateOf(&list[i]).Name]++
-	}
-	left := maxCells
-	calm := slices.IndexFunc(byUrgency, func(st nodeState) bool { return st.Name == wire.NodeHealthy })
-	for _, st := range slices.Insert(slices.Clone(byUrgency), calm, stateOf(&wire.Node{})) { // a state of a later version may be that of all Nodes
-		n := room[st.Name]
-		if n > 0 {
-			l.Rows = append(l.Rows, legendRow{st, n})
+// legendOf counts the Nodes by state.
+func legendOf(n *wire.Nodes) legend {
+	l := legend{Total: len(n.Nodes) + n.More, Left: n.More}
+	unknown := n.More + len(n.Nodes)
+	for _, st := range byUrgency {
+		if count := n.States[st.Name]; count > 0 {
+			l.Rows = append(l.Rows, legendRow{st, count})
+			unknown -= count
 		}
-		room[st.Name] = min(n, left)
-		left -= room[st.Name]
 	}
-	l.Total, l.Left = len(list), len(list)-(maxCells-left)
-	return l, room
+	if unknown > 0 {
+		l.Rows = append(l.Rows, legendRow{stateOf(&wire.Node{}), unknown})
+	}
+	return l
 }
 
-// zoneOf draws the racks of a zone. It takes the cells that it draws from the room.
-func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters bool, room map[string]int) *part {
+// zoneOf draws the racks of a zone.
+func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters bool) *part {
 	first := &list[0]
 	title := "Zone " + first.Zone
 	if first.Zone == "" {
@@ -155,10 +150,6 @@ func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severa
 		r := &part{id: rid, open: fmt.Sprintf(`<div class="rack" id="%s"><h4 id="%s-h">%s <span class="count">(%d)</span></h4><ul class="cells" aria-labelledby="%s-h">`,
 			rid, rid, text(name), end-i, rid), shut: "</ul></div>"}
 		for j := i; j < end; j++ {
-			state := stateOf(&list[j]).Name
-			if room[state]--; room[state] < 0 {
-				continue
-			}
 			c := cellOf(&list[j], ids, remarks, few)
 			r.parts = append(r.parts, &part{id: c.ID, model: c, draw: c.draw})
 		}

@@ -17,7 +17,7 @@ import (
 type snapshot struct {
 	at     time.Time
 	status wire.Status
-	nodes  []wire.Node
+	nodes  wire.Nodes
 	bmcs   []wire.BMC
 	runs   map[string]wire.RunRecord // those of the open runs that are shown step by step
 }
@@ -90,12 +90,7 @@ type figure struct {
 }
 
 func figuresOf(s *snapshot) []figure {
-	healthy, closed, checks := 0, 0, 0
-	for i := range s.nodes {
-		if s.nodes[i].State == wire.NodeHealthy {
-			healthy++
-		}
-	}
+	closed, checks := 0, 0
 	for _, c := range s.status.Clusters {
 		checks += len(c.Checks) + c.ChecksMore
 		for _, k := range c.Checks {
@@ -115,7 +110,7 @@ func figuresOf(s *snapshot) []figure {
 		{"Needs attention", "#s-attention", look, 0, bad(look, "warn")},
 		{"Open runs", "#s-runs", runs, 0, bad(runs, "busy")},
 		{"Blocked", "#s-blocked", blocked, 0, bad(blocked, "bad")},
-		{"Healthy Nodes", "#s-map", healthy, len(s.nodes), ""},
+		{"Healthy Nodes", "#s-map", s.nodes.States[wire.NodeHealthy], len(s.nodes.Nodes) + s.nodes.More, ""},
 		{"Checks that allow nothing", "#s-checks", closed, checks, bad(closed, "bad")},
 		{"BMCs not dependable", "#s-bmcs", s.status.BMCs.NotDependable, s.status.BMCs.Total, bad(s.status.BMCs.NotDependable, "warn")},
 	}

@@ -49,16 +49,16 @@ func (d *daemon) Status(context.Context) (wire.Status, error) {
 	return d.status, d.err
 }
 
-func (d *daemon) Nodes(_ context.Context, cluster string) (wire.Nodes, error) {
+func (d *daemon) Nodes(_ context.Context, cluster string, most int) (wire.Nodes, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return cluster == "" || n.Cluster == cluster })}, d.err
+	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return cluster == "" || n.Cluster == cluster })}.MostUrgent(most), d.err
 }
 
-func (d *daemon) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
+func (d *daemon) BMCs(_ context.Context, f wire.BMCFilter) (wire.BMCs, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.BMCs{BMCs: keepIf(d.bmcs, func(b wire.BMC) bool { return cluster == "" || b.Cluster == cluster })}, d.err
+	return wire.BMCs{BMCs: keepIf(d.bmcs, func(b wire.BMC) bool { return (f.Cluster == "" || b.Cluster == f.Cluster) && f.Wants(&b) })}, d.err
 }
 
 func (d *daemon) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) { return n, nil }

@@ -233,6 +233,53 @@ func (w *trial) checkParts(t require.TestingT, s Snapshot) {
 		counters[i].Targets, counters[i].idle = []TargetReport{}, map[string]bool{}
 	}
 	require.Equal(t, counters, w.l.Counters())
+	w.checkOverview(t, s)
+}
+
+// checkOverview: the overview has every check and every target that is not healthy as the whole report has them, and covers whom it covers.
+func (w *trial) checkOverview(t require.TestingT, s Snapshot) {
+	want, o := Decide(s, w.now), w.l.Overview(w.now)
+	var protected []Protected
+	for i := range want.Checks {
+		c := &want.Checks[i]
+		if !c.Protects() {
+			continue
+		}
+		p := Protected{Check: c.ID(), NeedsHosts: c.NeedsHosts}
+		for _, x := range c.Targets {
+			switch {
+			case x.Verdict == Skipped:
+			case x.Node != "":
+				p.Nodes = append(p.Nodes, x.Node)
+			default:
+				p.Machines = append(p.Machines, x.Machine)
+			}
+		}
+		protected = append(protected, p)
+	}
+	slips := map[CheckID]string{}
+	for _, v := range Cover(want, s.Checks, s.Budgets, s.Nodes) {
+		for _, f := range v.Findings {
+			if f.Warning && f.Code == FoundUnknownCondition && v.State == StateActive && slips[v.Check] == "" {
+				slips[v.Check] = f.Message
+			}
+		}
+	}
+	require.Equal(t, slips, o.Slips)
+	for i := range o.Protected {
+		slices.Sort(o.Protected[i].Nodes)
+		slices.Sort(o.Protected[i].Machines)
+		slices.Sort(protected[i].Nodes)
+		slices.Sort(protected[i].Machines)
+	}
+	require.Equal(t, protected, o.Protected)
+	for _, r := range []*Report{&want, &o.Report} {
+		for i := range r.Checks {
+			c := &r.Checks[i]
+			c.Targets, c.idle = slices.DeleteFunc(c.Targets, func(x TargetReport) bool { return x.Verdict == Healthy }), nil
+		}
+	}
+	require.Equal(t, want, o.Report)
 }
 
 func (w *trial) checkVersion(t require.TestingT, s Snapshot) {

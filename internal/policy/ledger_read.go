@@ -19,14 +19,76 @@ func (l *Ledger) Report(now time.Time) Report {
 	return l.report(all, now)
 }
 
-// Coverage returns the report, and what every check and budget selects and allows.
-func (l *Ledger) Coverage(now time.Time) (Report, []Coverage) {
+// Coverage returns what every check and budget selects and allows.
+func (l *Ledger) Coverage(now time.Time) []Coverage {
 	r := l.Report(now)
 	budgets := make([]DisruptionBudget, 0, len(l.budgets)) // in the order of the report
 	for _, b := range l.sortedBudgets() {
 		budgets = append(budgets, *b.budget)
 	}
-	return r, Cover(r, l.allChecks(), budgets, l.tables.nodes)
+	return Cover(r, l.allChecks(), budgets, l.tables.nodes)
+}
+
+// Overview is what a Report shows at a glance: without the targets that are healthy and nothing else, of which it has only the names.
+type Overview struct {
+	Report
+	Protected []Protected
+	// Slips are, by check, what is said of a rule for a condition that no Node has, and that is nearly one that some have.
+	Slips map[CheckID]string
+}
+
+// Protected is a check that has something remediated, and the targets that it covers: Nodes by name, and Machines without one by "namespace/name".
+type Protected struct {
+	Check           CheckID
+	NeedsHosts      bool
+	Nodes, Machines []string
+}
+
+// Overview returns the Overview. Apart from the names, its cost grows with the targets that are not healthy.
+func (l *Ledger) Overview(now time.Time) Overview {
+	now = l.Advance(now)
+	some := l.involved("")
+	for _, c := range l.checks {
+		list := slices.DeleteFunc(some[c], func(e *targetEntry) bool { return e.report != nil }) // the others come next
+		for _, e := range c.targets {
+			if e.report != nil {
+				list = append(list, e)
+			}
+		}
+		some[c] = list
+	}
+	o := Overview{Report: l.report(some, now), Slips: map[CheckID]string{}}
+	types := conditionTypes(l.tables.nodes)
+	for i := range o.Checks {
+		k := &o.Checks[i]
+		c := l.entry(k.ID())
+		if k.Protects() {
+			o.Protected = append(o.Protected, c.protected(k))
+		}
+		if k.State == StateActive && len(types) > 0 {
+			v := Coverage{}
+			v.examineTypes(c.check.Conditions, types)
+			if slip := slices.IndexFunc(v.Findings, func(f Finding) bool { return f.Warning }); slip >= 0 {
+				o.Slips[k.ID()] = v.Findings[slip].Message
+			}
+		}
+	}
+	return o
+}
+
+// protected lists what a check covers. A target that it skips is not covered.
+func (c *checkEntry) protected(k *CheckReport) Protected {
+	p := Protected{Check: k.ID(), NeedsHosts: k.NeedsHosts}
+	for _, e := range c.targets {
+		switch {
+		case e.report != nil && e.report.Verdict == Skipped:
+		case e.node != "":
+			p.Nodes = append(p.Nodes, e.node)
+		default:
+			p.Machines = append(p.Machines, e.machine.Key())
+		}
+	}
+	return p
 }
 
 // Acting returns the checks that ask for an action, only with the targets

@@ -77,11 +77,29 @@ type Result struct {
 // host. Before the inventory has been read the error is a *reason.Refusal,
 // because an empty list would look as if all were well.
 func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
-	out, ok := s.collect(cluster)
-	if !ok {
-		return nil, &reason.Refusal{Reason: reason.NotSynced, Message: "the inventory has not been read yet"}
+	return s.Select(ctx, cluster, func(*Result) bool { return true })
+}
+
+// Select returns those of Results that are wanted, by what Survey tells of them.
+func (s *Sweep) Select(ctx context.Context, cluster string, want func(*Result) bool) ([]Result, error) {
+	var out []Result
+	err := s.each(ctx, cluster, func(r *Result, e *entry) {
+		if !want(r) {
+			return
+		}
+		if e == nil {
+			out = append(out, *r)
+			return
+		}
+		s.mu.Lock()
+		whole := e.result(time.Now())
+		s.mu.Unlock()
+		whole.Refused, whole.Findings = r.Refused, append(whole.Findings, r.Findings...)
+		out = append(out, whole)
+	})
+	if err != nil {
+		return nil, err
 	}
-	s.refused(ctx, out)
 	slices.SortFunc(out, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host),
 			cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
@@ -89,24 +107,52 @@ func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
 	return out, nil
 }
 
-func (s *Sweep) collect(cluster string) (out []Result, ok bool) {
+// Survey calls yield with each device of Results, in no order, without what only a list of devices shows: its identity, its
+// times, what it is and its weaknesses. yield must not keep the Result.
+func (s *Sweep) Survey(ctx context.Context, cluster string, yield func(*Result)) error {
+	return s.each(ctx, cluster, func(r *Result, _ *entry) { yield(r) })
+}
+
+// perLock is for how many hosts the results are taken at once. Polls go on in between.
+const perLock = 256
+
+// each yields what is known in brief of each device, with its entry; nil: the host cannot be used.
+func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *entry)) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
+	read, found, entries := s.inventoryRead, []Result{}, []*entry{}
+	lists := make([][]*entry, 0, len(s.hosts))
 	for id, list := range s.hosts {
-		if cluster != "" && id.cluster != cluster {
-			continue
-		}
-		for _, e := range list {
-			out = append(out, e.result(now))
+		if cluster == "" || id.cluster == cluster {
+			lists = append(lists, list)
 		}
 	}
 	for _, u := range s.unusable {
 		if cluster == "" || u.Cluster == cluster {
-			out = append(out, unusable(u))
+			found, entries = append(found, unusable(u)), append(entries, nil)
 		}
 	}
-	return out, s.inventoryRead
+	s.mu.Unlock()
+	if !read {
+		return &reason.Refusal{Reason: reason.NotSynced, Message: "the inventory has not been read yet"}
+	}
+	for {
+		s.refused(ctx, found)
+		for i := range found {
+			yield(&found[i], entries[i])
+		}
+		if len(lists) == 0 {
+			return ctx.Err()
+		}
+		found, entries = found[:0], entries[:0]
+		s.mu.Lock()
+		for _, list := range lists[:min(len(lists), perLock)] {
+			for _, e := range list {
+				found, entries = append(found, e.brief()), append(entries, e)
+			}
+		}
+		s.mu.Unlock()
+		lists = lists[min(len(lists), perLock):]
+	}
 }
 
 // resultsOf returns the results for the devices of one host.
@@ -125,17 +171,17 @@ func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 // refused asks the engine once for each host, because the engine knows the hosts
 // of all clusters. A host that cannot be used already says why.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
-	forbidden := map[hostID][]reason.Refusal{}
+	var last hostID // the devices of a host follow each other
+	var forbidden []reason.Refusal
 	for i := range list {
 		r := &list[i]
 		if r.Host == "" {
 			continue
 		}
-		id := idOf(r.subject)
-		if _, ok := forbidden[id]; !ok {
-			forbidden[id] = s.opt.Engine.Forbidden(ctx, r.subject)
+		if id := idOf(r.subject); id != last {
+			last, forbidden = id, s.opt.Engine.Forbidden(ctx, r.subject)
 		}
-		r.Refused = forbidden[id]
+		r.Refused = forbidden
 		for _, why := range r.Refused {
 			if why.Reason == reason.DuplicateHost { // I9
 				r.Findings = append(r.Findings, bmc.Finding{Code: bmc.FindingDuplicate, Message: why.Message + ": correct the inventory"})
@@ -152,17 +198,13 @@ func unusable(u hosts.Subject) Result {
 	return r
 }
 
-func (e *entry) result(now time.Time) Result {
+// brief is what Survey tells of a device.
+func (e *entry) brief() Result {
 	h, d := e.subject.Host, e.device()
 	r := Result{
 		Cluster: e.subject.Cluster, Node: e.subject.Node, Machine: e.subject.Machine, Host: h.Name, Source: h.Source,
 		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
-		State: e.state(), Dependable: e.isDependable(),
-		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,
-		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
-		LatencyP95: times.Quantile(e.latencies, 0.95), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
-		Description: e.description, Findings: e.weaknesses(now), Audited: e.audited,
-		subject: e.subject,
+		State: e.state(), Dependable: e.isDependable(), subject: e.subject,
 	}
 	switch why := e.subject.Withheld; {
 	case why != nil: // overrides the result of a poll
@@ -178,6 +220,15 @@ func (e *entry) result(now time.Time) Result {
 			r.PasswordFrom = "Secret " + d.Secret
 		}
 	}
+	return r
+}
+
+func (e *entry) result(now time.Time) Result {
+	r := e.brief()
+	r.Power, r.Raw, r.Identity = e.last.Reading.State, e.last.Reading.Raw, e.last.Identity
+	r.UUID, r.Serial = e.last.Reading.Identity.UUID, cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial)
+	r.LatencyP95, r.Checked, r.LastGood, r.Failures = times.Quantile(e.latencies, 0.95), e.last.At, e.lastGood, e.failures
+	r.Description, r.Findings, r.Audited = e.description, e.weaknesses(now), e.audited
 	if n := len(e.latencies); n > 0 {
 		r.Latency = e.latencies[n-1]
 	}

@@ -14,6 +14,18 @@ type BMCs struct {
 	BMCs []BMC `json:"bmcs"`
 }
 
+// BMCFilter says which devices are asked for: all, if it is empty.
+type BMCFilter struct {
+	Cluster      string
+	Of           string // a Node, or the "namespace/name" of a Machine
+	Undependable bool   // only those that a fence could not rely on
+}
+
+// Wants reports whether a device of the cluster is asked for.
+func (f BMCFilter) Wants(d *BMC) bool {
+	return (f.Of == "" || d.Node == f.Of || d.Machine == f.Of) && (!f.Undependable || d.Undependable())
+}
+
 // BMC is one device: a BMC, or an outlet.
 type BMC struct {
 	Cluster string `json:"cluster"`
@@ -156,19 +168,23 @@ func (a *RefusedAccount) text() string {
 // says that it is not seen.
 func (b BMCs) Count() (n BMCCount) {
 	for i := range b.BMCs {
-		d := &b.BMCs[i]
-		if d.IsUnreadCluster() {
-			continue
-		}
-		n.Total++
-		switch {
-		case d.Undependable():
-			n.NotDependable++
-		case d.NotChecked():
-			n.NotChecked++
-		}
+		n.Add(&b.BMCs[i])
 	}
 	return n
+}
+
+// Add counts a device.
+func (n *BMCCount) Add(d *BMC) {
+	if d.IsUnreadCluster() {
+		return
+	}
+	n.Total++
+	switch {
+	case d.Undependable():
+		n.NotDependable++
+	case d.NotChecked():
+		n.NotChecked++
+	}
 }
 
 // Weak counts the findings, and the devices that could not be looked at for any.

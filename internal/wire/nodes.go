@@ -2,12 +2,17 @@ package wire
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 )
 
 // Nodes says of each Node, and of each Machine without one that a check covers or that has a host,
 // which checks cover it and whether its power could be switched.
 type Nodes struct {
 	Nodes []Node `json:"nodes"`
+	// States counts all of them by state if only the most urgent were asked for; More is how many are left out.
+	States map[string]int `json:"states,omitempty"`
+	More   int            `json:"more,omitempty"`
 }
 
 // Whether a Node could be fenced.
@@ -31,6 +36,35 @@ const (
 	NodeHealthy     = "Healthy"
 	NodeUncovered   = "Uncovered" // no check covers it
 )
+
+// NodeStates lists the states, the most urgent first.
+var NodeStates = []string{NodeHeld, NodeRemediating, NodeWaiting, NodeBlocked, NodeUnseen, NodeUnhealthy, NodeOnHold, NodeUnfenceable, NodeHealthy, NodeUncovered}
+
+// MostUrgent leaves at most so many.
+func (n Nodes) MostUrgent(most int) Nodes {
+	room := map[string]int{}
+	for i := range n.Nodes {
+		room[n.Nodes[i].State]++
+	}
+	out := Nodes{States: maps.Clone(room), More: max(0, len(n.Nodes)-most), Nodes: make([]Node, 0, min(len(n.Nodes), most))}
+	order := slices.Clone(NodeStates)
+	for state := range room { // of another version
+		if !slices.Contains(order, state) {
+			order = append(order, state)
+		}
+	}
+	for _, state := range order {
+		room[state] = min(room[state], most)
+		most -= room[state]
+	}
+	for i := range n.Nodes {
+		if state := n.Nodes[i].State; room[state] > 0 {
+			room[state]--
+			out.Nodes = append(out.Nodes, n.Nodes[i])
+		}
+	}
+	return out
+}
 
 // Node is one Node, or a Machine without a Node.
 type Node struct {
@@ -78,27 +112,24 @@ type NodeGap struct {
 	Next    string `json:"next"`
 }
 
-// Cover counts the Nodes.
-func (n Nodes) Cover() (c NodeCover) {
-	at := map[string]int{} // in Gaps, by reason
-	for i := range n.Nodes {
-		x := &n.Nodes[i]
-		if len(x.Checks) == 0 {
-			continue
-		}
-		c.Covered++
-		if x.Fenceable == FenceableUnknown {
-			c.Unknown++
-		}
-		if !x.IsGap() {
-			continue
-		}
-		g, seen := at[x.Reason]
-		if !seen {
-			g, at[x.Reason] = len(c.Gaps), len(c.Gaps)
-			c.Gaps = append(c.Gaps, NodeGap{Reason: x.Reason, Node: x.Name(), Message: x.Message, Next: x.Next})
-		}
-		c.Gaps[g].Count++
+// Add counts a Node. The order does not matter.
+func (c *NodeCover) Add(x *Node) {
+	if len(x.Checks) == 0 {
+		return
 	}
-	return c
+	c.Covered++
+	if x.Fenceable == FenceableUnknown {
+		c.Unknown++
+	}
+	if !x.IsGap() {
+		return
+	}
+	at := slices.IndexFunc(c.Gaps, func(g NodeGap) bool { return g.Reason == x.Reason })
+	if at < 0 {
+		at, c.Gaps = len(c.Gaps), append(c.Gaps, NodeGap{Reason: x.Reason, Node: x.Name(), Message: x.Message, Next: x.Next})
+	}
+	g := &c.Gaps[at]
+	if g.Count++; x.Name() < g.Node {
+		g.Node, g.Message, g.Next = x.Name(), x.Message, x.Next
+	}
 }

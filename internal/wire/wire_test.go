@@ -442,3 +442,17 @@ func TestGapThatAnotherLineTellsOf(t *testing.T) {
 	require.Equal(t, 1, lines())
 	assert.Contains(t, s.Degraded()[0], "run r of n is held")
 }
+
+// Of more Nodes than there is room for, the most urgent are told in their order, and all are counted.
+func TestMostUrgentNodes(t *testing.T) {
+	all := Nodes{Nodes: []Node{{Node: "a", State: NodeHealthy}, {Node: "b", State: NodeUncovered}, {Node: "c", State: NodeHealthy}, {Node: "d", State: "FromTheFuture"}, {Node: "e", State: NodeHeld}}}
+	for most, want := range []string{"", "e", "ae", "ace", "abce", "abcde", "abcde"} {
+		got, names := all.MostUrgent(most), ""
+		for i := range got.Nodes {
+			names += got.Nodes[i].Node
+		}
+		assert.Equal(t, want, names)
+		assert.Equal(t, max(0, 5-most), got.More)
+		assert.Equal(t, map[string]int{NodeHealthy: 2, NodeUncovered: 1, NodeHeld: 1, "FromTheFuture": 1}, got.States)
+	}
+}

@@ -41,13 +41,13 @@ func (c *crowd) Status(context.Context) (wire.Status, error) {
 		Name: "prod", Mode: "evaluate", Armed: true, Owner: true, Nodes: crowdNodes, Checks: []wire.CheckStatus{}, Deviating: []wire.TargetStatus{}}}}, nil
 }
 
-func (c *crowd) Nodes(context.Context, string) (wire.Nodes, error) {
+func (c *crowd) Nodes(_ context.Context, _ string, most int) (wire.Nodes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return wire.Nodes{Nodes: append([]wire.Node{}, c.nodes...)}, nil
+	return wire.Nodes{Nodes: c.nodes}.MostUrgent(most), nil
 }
 
-func (*crowd) BMCs(context.Context, string) (wire.BMCs, error) {
+func (*crowd) BMCs(context.Context, wire.BMCFilter) (wire.BMCs, error) {
 	return wire.BMCs{BMCs: []wire.BMC{}}, nil
 }
 

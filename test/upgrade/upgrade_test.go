@@ -144,7 +144,7 @@ func load(t *testing.T, s state.Store) (r records) {
 		return state.Backups(ctx, s, r.Runs[0].ID)
 	})
 	r.Clusters = list(t, s, statetest.LoadClusters)
-	r.Pins = list(t, s, state.LoadPins)
+	r.Pins = list(t, s, func(ctx context.Context, s state.Store) ([]state.Pin, error) { return state.LoadPins(ctx, s, 0) })
 	r.Freezes = list(t, s, statetest.LoadFreezes)
 	r.Holds = list(t, s, statetest.LoadHolds)
 	r.Slots = list(t, s, state.LoadSlots)
