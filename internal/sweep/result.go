@@ -93,11 +93,11 @@ func (s *Sweep) collect(cluster string) (out []Result, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for id, list := range s.hosts {
+	for id, h := range s.hosts {
 		if cluster != "" && id.cluster != cluster {
 			continue
 		}
-		for _, e := range list {
+		for _, e := range h.list {
 			out = append(out, e.result(now))
 		}
 	}
@@ -161,8 +161,8 @@ func (e *entry) result(now time.Time) Result {
 		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,
 		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
 		LatencyP95: times.Quantile(e.latencies, 0.95), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
-		Description: e.description, Findings: e.weaknesses(now), Audited: e.audited,
-		subject: e.subject,
+		Description: *e.description, Findings: e.weaknesses(now), Audited: e.audited,
+		subject: *e.subject,
 	}
 	switch why := e.subject.Withheld; {
 	case why != nil: // overrides the result of a poll
@@ -230,8 +230,8 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices, notDependable = map[Group]int{}, map[string]int{}
-	for id, list := range s.hosts {
-		for _, e := range list {
+	for id, h := range s.hosts {
+		for _, e := range h.list {
 			devices[Group{id.cluster, e.device().Driver, e.state()}]++
 			if !e.isDependable() {
 				notDependable[id.cluster]++
@@ -251,11 +251,11 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 func (s *Sweep) LastChecks(cluster, host string) (list []hosts.LastCheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, entries := range s.hosts {
+	for id, h := range s.hosts {
 		if id.cluster != cluster || id.name != host {
 			continue
 		}
-		for _, e := range entries {
+		for _, e := range h.list {
 			c := hosts.LastCheck{Level: e.id.level, Device: e.id.device, At: e.last.At, Power: e.last.Reading.State,
 				Identity: e.last.Identity, UUID: e.last.Reading.Identity.UUID}
 			if e.last.Identity != guard.IdentityDiffers && !c.At.IsZero() {
