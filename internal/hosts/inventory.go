@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -153,7 +154,8 @@ func (c *Cluster) inventory(ctx context.Context) iter.Seq[Subject] {
 // are the Machines without a Node so far, by their BareMetalHost.
 func (c *Cluster) inventoryTargets() (targets []string, nodeless map[string]string) {
 	for _, of := range (*c.hosts.listed.Load()).List(c.opt.Name) {
-		targets = append(targets, c.nodeOrMachine(of))
+		t, _ := c.opt.View.TargetOf(of)
+		targets = append(targets, cmp.Or(t.Node, of)) // by its Node, if a Machine of hosts.d has one: each host is listed once
 	}
 	nodeless = map[string]string{}
 	for _, m := range c.opt.View.Machines() {
@@ -166,15 +168,6 @@ func (c *Cluster) inventoryTargets() (targets []string, nodeless map[string]stri
 	}
 	slices.Sort(targets)
 	return slices.Compact(targets), nodeless
-}
-
-// nodeOrMachine returns the Node of a Machine that hosts.d names, if the Machine has one, so that
-// each host is listed once.
-func (c *Cluster) nodeOrMachine(of string) string {
-	if t, _ := c.opt.View.TargetOf(of); t.Node != "" {
-		return t.Node
-	}
-	return of
 }
 
 // targetNamed returns the target with a Node of this name, or, if the name has a slash, with this

@@ -61,12 +61,12 @@ type entry struct {
 	value      any
 }
 
-// change is an object for the journal.
-func (s *store) change(name objectName, e entry) policy.Change {
+// change is the object with an identity, for the journal.
+func (e entry) change(id policy.ObjectID) policy.Change {
 	if err, ok := e.value.(error); ok {
-		return policy.Change{ID: s.id(name, e), Err: err}
+		return policy.Change{ID: id, Err: err}
 	}
-	return policy.Change{ID: s.id(name, e), Value: e.value}
+	return policy.Change{ID: id, Value: e.value}
 }
 
 // id is the identity of an object with a name and an entry.
@@ -171,7 +171,7 @@ func (s *store) put(d *decoded) (news bool) {
 		s.side.c.journal.add(policy.Change{ID: s.id(name, old)})
 	}
 	s.items[name] = e
-	s.side.c.journal.add(s.change(name, e))
+	s.side.c.journal.add(e.change(s.id(name, e)))
 	return true
 }
 
@@ -299,7 +299,7 @@ func (s *store) close() {
 func (s *store) journalAll() {
 	s.mu.Lock()
 	for name, e := range s.items {
-		s.side.c.journal.add(s.change(name, e))
+		s.side.c.journal.add(e.change(s.id(name, e)))
 	}
 	s.mu.Unlock()
 	s.notifyChange()
