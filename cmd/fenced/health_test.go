@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -183,7 +184,9 @@ func (oneHost) subject() hosts.Subject {
 		{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "bmc", Port: 623}}}}}}}
 }
 
-func (o oneHost) Inventory(context.Context) []hosts.Subject { return []hosts.Subject{o.subject()} }
+func (o oneHost) Inventory(context.Context) iter.Seq[hosts.Subject] {
+	return slices.Values([]hosts.Subject{o.subject()})
+}
 
 func (o oneHost) SubjectOf(context.Context, string, string) (hosts.Subject, error) {
 	return o.subject(), nil

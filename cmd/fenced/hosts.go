@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -26,43 +27,59 @@ import (
 
 // inventory is the administrator's inventory, with passwords read at each use.
 type inventory struct {
-	entries map[hostKey]*config.HostEntry
+	entries []*config.HostEntry // in the order of compareEntry, each name once
 	unread  error
 }
 
-// hostKey names an entry: of is the name of a Node, or the "namespace/name" of a Machine.
-type hostKey struct{ cluster, of string }
-
 // newInventory makes the inventory of what hosts.d holds, whose entries it keeps.
 func newInventory(h config.Hosts) inventory {
-	all := inventory{make(map[hostKey]*config.HostEntry, len(h.Entries)), h.Unread}
+	all := make([]*config.HostEntry, 0, len(h.Entries))
 	for i := range h.Entries {
-		e := &h.Entries[i]
-		all.entries[hostKey{e.Cluster, e.Of()}] = e
+		all = append(all, &h.Entries[i])
 	}
-	return all
+	slices.SortStableFunc(all, func(a, b *config.HostEntry) int { return compareEntry(a, b.Cluster, b.Of()) })
+	last := all[:0]
+	for i, e := range all {
+		if i+1 == len(all) || compareEntry(all[i+1], e.Cluster, e.Of()) != 0 { // of several, which are refused, the last one
+			last = append(last, e)
+		}
+	}
+	return inventory{last, h.Unread}
+}
+
+// compareEntry orders entries by their cluster, and what they are about: the name of a Node, or the "namespace/name" of a Machine.
+func compareEntry(e *config.HostEntry, cluster, of string) int {
+	return cmp.Or(strings.Compare(e.Cluster, cluster), strings.Compare(e.Of(), of))
+}
+
+// entry finds an entry by a search: a hundred thousand in a map would take three times the memory. It is nil if there is none.
+func (h inventory) entry(cluster, of string) *config.HostEntry {
+	at, found := slices.BinarySearchFunc(h.entries, of, func(e *config.HostEntry, of string) int { return compareEntry(e, cluster, of) })
+	if !found {
+		return nil
+	}
+	return h.entries[at]
 }
 
 // List implements hosts.Inventory, in name order.
 func (h inventory) List(cluster string) (names []string) {
-	for k := range h.entries {
-		if k.cluster == cluster {
-			names = append(names, k.of)
+	for _, e := range h.entries {
+		if e.Cluster == cluster {
+			names = append(names, e.Of())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 
 // Protected implements hosts.Inventory.
 func (h inventory) Protected(cluster, of string) bool {
-	e := h.entries[hostKey{cluster, of}]
+	e := h.entry(cluster, of)
 	return e != nil && e.Protected
 }
 
 // Refused implements hosts.Inventory.
 func (h inventory) Refused(cluster, of string) string {
-	if e := h.entries[hostKey{cluster, of}]; e != nil && e.Refused != nil {
+	if e := h.entry(cluster, of); e != nil && e.Refused != nil {
 		return strings.ReplaceAll(e.Refused.Error(), "\n", "; ") + ": " + wire.CorrectFiles
 	}
 	return ""
@@ -78,7 +95,7 @@ func (h inventory) Unread() string {
 
 // Bare implements hosts.Inventory.
 func (h inventory) Bare(cluster, of string) *bmc.Host {
-	if e := h.entries[hostKey{cluster, of}]; e != nil {
+	if e := h.entry(cluster, of); e != nil {
 		return &e.Host
 	}
 	return nil
@@ -87,8 +104,8 @@ func (h inventory) Bare(cluster, of string) *bmc.Host {
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
 func (h inventory) Find(ctx context.Context, cluster, of string) (bmc.Host, bool, error) {
-	e, ok := h.entries[hostKey{cluster, of}]
-	if !ok {
+	e := h.entry(cluster, of)
+	if e == nil {
 		return bmc.Host{}, false, nil
 	}
 	host := e.ReadPasswords(ctx)
@@ -109,7 +126,7 @@ func (h inventory) Find(ctx context.Context, cluster, of string) (bmc.Host, bool
 type swept struct{ *engine.Engine }
 
 // Inventory implements sweep.Engine.
-func (s swept) Inventory(ctx context.Context) []hosts.Subject {
+func (s swept) Inventory(ctx context.Context) iter.Seq[hosts.Subject] {
 	return s.Engine.Inventory(config.PasswordsOnce(ctx))
 }
 

@@ -25,7 +25,7 @@ type HostEntry struct {
 	Node    string // "" if the entry names a Machine
 	Machine string // "namespace/name", "" if the entry names a Node
 	Cluster string
-	// Passwords stand beside Levels, one for each device.
+	// Passwords stand beside Levels, one for each device. Entries may share them.
 	Passwords [][]PasswordSource
 	// Refused says why nobody may use the entry: something in it is wrong. It then only says whose it is, and which
 	// devices it names as far as they could be read.
@@ -387,6 +387,10 @@ func (r *reader) host(c Config, number int, y hostYAML) HostEntry {
 		e.IdentityMode = c.Guards.Identity
 	}
 	e.Levels, e.Passwords, e.places = r.levels(key, y)
+	if reflect.DeepEqual(e.Passwords, r.lastPasswords) { // most entries of a file have the same
+		e.Passwords = r.lastPasswords
+	}
+	r.lastPasswords = e.Passwords
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unique"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -84,7 +85,7 @@ func (s PasswordSource) into(d *bmc.Device, files *passwordFiles) error {
 		if err := fits(password, *d); err != nil {
 			return err
 		}
-		d.Password, d.PasswordFrom = password, s.place()
+		d.Password, d.PasswordFrom = password, unique.Make(s.place()).Value() // of thousands of devices
 	}
 	if s.KgFile != "" {
 		key, err := readBMCKey(s.KgFile, files)

@@ -34,6 +34,8 @@ type reader struct {
 	passwords   *passwordFiles // shared by the files of one check
 	warnings    []string
 	texts       map[string]string // see shared
+	// lastPasswords are those of the last entry.
+	lastPasswords [][]PasswordSource
 }
 
 // shared returns one copy of a text that many entries have, such as a user name.

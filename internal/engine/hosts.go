@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"iter"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
@@ -12,7 +13,9 @@ import (
 )
 
 // Inventory lists every host of every cluster, for the health check of BMCs.
-func (e *Engine) Inventory(ctx context.Context) []hosts.Subject { return e.hosts.Inventory(ctx) }
+func (e *Engine) Inventory(ctx context.Context) iter.Seq[hosts.Subject] {
+	return e.hosts.Inventory(ctx)
+}
 
 // SubjectOf returns the host of one Node. An error is a *reason.Refusal: the Node is not
 // known, or it has no host. Subject.Err says why a host cannot be used.

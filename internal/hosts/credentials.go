@@ -126,7 +126,7 @@ func (m *metalTrust) otherAccount(ctx context.Context, h bmc.Host, t remediate.T
 			for _, o := range m.catalog.index.onService(d.Service(), all) {
 				if m.catalog.isKnown(o) && !m.sameAccount(ctx, d, o) {
 					return &reason.Refusal{Reason: reason.BMCShared,
-						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.source + "), and nobody has enrolled it:" +
+						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.host.Source + "), and nobody has enrolled it:" +
 							" write the same account into its Secret, or enroll it (fencectl bmc enroll)"}
 				}
 			}

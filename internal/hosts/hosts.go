@@ -182,8 +182,8 @@ func (c *Cluster) Follow(changes []policy.Change) {
 		if err != nil { // its address cannot be used
 			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
 		}
-		index.put(hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs, serial: b.Serial,
-			host: &h, secrets: secretsOf(c.opt.Name, h), devices: places(&h)})
+		index.put(hostEntry{name: name, uid: b.UID, macs: b.MACs, serial: b.Serial,
+			host: &h, devices: places(&h)})
 	}
 }
 
@@ -231,7 +231,7 @@ func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 func (h *Hosts) putEntries(from Inventory, cluster string) (names []string) {
 	for _, of := range from.List(cluster) {
 		if e := from.Bare(cluster, of); e != nil { // one that cannot be used is refused when it is used, and shares its devices with nobody // I9
-			h.catalog.index.put(hostEntry{name: e.Name, source: e.Source, listed: true, host: e, secrets: secretsOf(cluster, *e), devices: places(e)})
+			h.catalog.index.put(hostEntry{name: e.Name, listed: true, host: e, devices: places(e)})
 			names = append(names, e.Name)
 		}
 	}

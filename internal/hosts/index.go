@@ -28,15 +28,14 @@ const maxClasses = 1 << 10
 // hostEntry is one host. An entry never changes: the index replaces it, so it may be read
 // without a lock. Its marks are derived from it when they are needed: a hundred thousand hosts have half a million.
 type hostEntry struct {
-	name, source string
-	uid          string    // of the BareMetalHost; two clusters may see the same object
-	host         *bmc.Host // without passwords; the one of hosts.d itself, which never changes either
-	listed       bool      // in hosts.d
-	secrets      []string  // that the devices name, each with the cluster that it is read from
-	devices      []place
-	macs         []string       // from the inventory
-	serial       string         // from the inventory
-	reports      []deviceReport // beside devices; nil before the first
+	name    string
+	uid     string    // of the BareMetalHost; two clusters may see the same object
+	host    *bmc.Host // without passwords; the one of hosts.d itself, which never changes either
+	listed  bool      // in hosts.d
+	devices []place
+	macs    []string       // from the inventory
+	serial  string         // from the inventory
+	reports []deviceReport // beside devices; nil before the first
 }
 
 // report is what a device, by its number, reported.
@@ -192,7 +191,7 @@ type sharedMark struct {
 }
 
 func (s sharedMark) text() string {
-	return s.other.name + " (" + s.other.source + ") has the same " + s.mark.text() + " as " + s.of.name + " (" + s.of.source + ")"
+	return s.other.name + " (" + s.other.host.Source + ") has the same " + s.mark.text() + " as " + s.of.name + " (" + s.of.host.Source + ")"
 }
 
 // sharing returns the marks that the named hosts share with other hosts. With firstOnly it returns
@@ -300,16 +299,21 @@ type mark struct {
 }
 
 // markKey is by what the index finds a mark.
-type markKey struct{ kind, value string }
+type markKey struct {
+	kind  markKind
+	value string
+}
 
-// The kinds of marks. Several hosts may have a service, a Secret, a MAC address or a serial number.
+type markKind uint8
+
+// The kinds of marks, in the order in which a message names one. Several hosts may have a service, a Secret, a MAC address or a serial number.
 const (
-	markDevice  = "device"
-	markSecret  = "in"
-	markMAC     = "mac"
-	markService = "on"     // a host with a device of this service, whichever part of the service it is
-	markSerial  = "serial" // from the inventory
-	markUUID    = "uuid"
+	markDevice  markKind = iota
+	markSecret           // with the cluster that it is read from
+	markMAC              // from the inventory, or reported
+	markService          // a host with a device of this service, whichever part of the service it is
+	markSerial           // from the inventory
+	markUUID             // reported
 )
 
 // text names the mark in messages.
@@ -362,7 +366,7 @@ func places(h *bmc.Host) (all []place) {
 // marksOf returns every mark of a host once, in the order of the keys.
 func marksOf(e *hostEntry) []mark {
 	var all []mark
-	add := func(kind, value, said string, device *place) {
+	add := func(kind markKind, value, said string, device *place) {
 		key := markKey{kind, value}
 		if i := slices.IndexFunc(all, func(m mark) bool { return m.key == key }); i >= 0 {
 			all[i] = mark{key, said, device}
@@ -387,7 +391,8 @@ func marksOf(e *hostEntry) []mark {
 	if serial, ok := bmc.NormalizeSerial(e.serial); ok {
 		add(markSerial, serial, e.serial, nil)
 	}
-	for _, s := range e.secrets {
+	cluster, _ := bmc.EntryOf(e.name)
+	for _, s := range secretsOf(cluster, *e.host) {
 		add(markSecret, s, s, nil)
 	}
 	slices.SortFunc(all, func(a, b mark) int {
@@ -411,7 +416,7 @@ func uniqueMarks(e *hostEntry) []mark {
 	return list
 }
 
-func marksOfKind(kind string) func(*hostEntry) []mark {
+func marksOfKind(kind markKind) func(*hostEntry) []mark {
 	return func(e *hostEntry) []mark {
 		return slices.DeleteFunc(marksOf(e), func(m mark) bool { return m.key.kind != kind })
 	}

@@ -138,7 +138,7 @@ func TestLawIndex(t *testing.T) {
 				}
 			}
 		}
-		for kind, has := range map[string]map[string]string{markMAC: macs, markUUID: uuids} {
+		for kind, has := range map[markKind]map[string]string{markMAC: macs, markUUID: uuids} {
 			for a := range has {
 				twin := false
 				for b := range has {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -84,15 +85,16 @@ func (c Checked) device() (bmc.Device, bool) {
 // Inventory lists every host of every cluster once: those of hosts.d, and the BareMetalHosts that
 // a Machine names. A cluster that was not seen yet is one Subject without a name, refused as
 // NotSynced. Inventory reads passwords, and the Secrets that are not cached.
-func (h *Hosts) Inventory(ctx context.Context) []Subject {
-	var all []Subject
-	for _, c := range h.clusters.All() {
-		all = append(all, c.inventory(ctx)...)
+func (h *Hosts) Inventory(ctx context.Context) iter.Seq[Subject] {
+	return func(yield func(Subject) bool) {
+		for _, c := range h.clusters.All() {
+			for s := range c.inventory(ctx) {
+				if !yield(s) {
+					return
+				}
+			}
+		}
 	}
-	slices.SortFunc(all, func(a, b Subject) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.BareMetalHost, b.BareMetalHost))
-	})
-	return all
 }
 
 // SubjectOf returns the host of one Node, or of the Machine "namespace/name". The error is a
@@ -121,15 +123,41 @@ func (c *Cluster) SubjectOf(ctx context.Context, of string) (Subject, error) {
 
 // inventory lists the hosts of one cluster. Before the whole cluster was seen, nobody knows which
 // BareMetalHost belongs to which Node.
-func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
-	if !c.opt.View.Seen() {
-		return []Subject{{Cluster: c.opt.Name, Err: errNotSeen()}}
+func (c *Cluster) inventory(ctx context.Context) iter.Seq[Subject] {
+	return func(yield func(Subject) bool) {
+		if !c.opt.View.Seen() {
+			yield(Subject{Cluster: c.opt.Name, Err: errNotSeen()})
+			return
+		}
+		targets, nodeless := c.inventoryTargets()
+		for _, of := range targets {
+			s := c.subject(ctx, c.targetNamed(of))
+			if s.Host.Name == "" && s.Err == nil {
+				continue
+			}
+			delete(nodeless, s.BareMetalHost)
+			if !yield(s) {
+				return
+			}
+		}
+		for key, machine := range nodeless {
+			t := c.targetNamed(machine)
+			t.BareMetalHost = key
+			if !yield(c.subject(ctx, t)) {
+				return
+			}
+		}
 	}
-	var targets []string // the names of Nodes, and "namespace/name" of Machines without one
+}
+
+// inventoryTargets returns what may have a host: the names of Nodes, and the "namespace/name" of Machines without one. nodeless
+// are the Machines without a Node so far, by their BareMetalHost.
+func (c *Cluster) inventoryTargets() (targets []string, nodeless map[string]string) {
 	for _, of := range (*c.hosts.listed.Load()).List(c.opt.Name) {
-		targets = append(targets, c.nodeOrMachine(of))
+		t, _ := c.opt.View.TargetOf(of)
+		targets = append(targets, cmp.Or(t.Node, of)) // by its Node, if a Machine of hosts.d has one: each host is listed once
 	}
-	nodeless := map[string]string{} // Machines without a Node so far, by their BareMetalHost
+	nodeless = map[string]string{}
 	for _, m := range c.opt.View.Machines() {
 		switch key := c.BareMetalHostOf(m); {
 		case key != "" && m.NodeName != "":
@@ -139,27 +167,7 @@ func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
 		}
 	}
 	slices.Sort(targets)
-	for _, of := range slices.Compact(targets) {
-		if s := c.subject(ctx, c.targetNamed(of)); s.Host.Name != "" || s.Err != nil {
-			all = append(all, s)
-			delete(nodeless, s.BareMetalHost)
-		}
-	}
-	for key, machine := range nodeless {
-		t := c.targetNamed(machine)
-		t.BareMetalHost = key
-		all = append(all, c.subject(ctx, t))
-	}
-	return all
-}
-
-// nodeOrMachine returns the Node of a Machine that hosts.d names, if the Machine has one, so that
-// each host is listed once.
-func (c *Cluster) nodeOrMachine(of string) string {
-	if t, _ := c.opt.View.TargetOf(of); t.Node != "" {
-		return t.Node
-	}
-	return of
+	return slices.Compact(targets), nodeless
 }
 
 // targetNamed returns the target with a Node of this name, or, if the name has a slash, with this

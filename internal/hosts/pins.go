@@ -27,8 +27,8 @@ type pins struct {
 	reading *semaphore.Weighted // one read at a time
 
 	mu     sync.Mutex
-	byHost map[string]state.Pin       // by bmc.Host.Name
-	hosts  map[string]map[string]bool // names of hosts, by what pinKeys returns
+	byHost map[string]state.Pin // by bmc.Host.Name
+	hosts  map[string][]string  // names of hosts, by what pinKeys returns
 	// readError says which pins cannot be read, and unreadable has their hosts.
 	readError  error
 	unreadable map[string]bool
@@ -40,7 +40,7 @@ type pins struct {
 }
 
 func newPins() *pins {
-	return &pins{reading: semaphore.NewWeighted(1), byHost: map[string]state.Pin{}, hosts: map[string]map[string]bool{}, unsaved: map[string]string{}}
+	return &pins{reading: semaphore.NewWeighted(1), byHost: map[string]state.Pin{}, hosts: map[string][]string{}, unsaved: map[string]string{}}
 }
 
 // LoadPins reads what was pinned and enrolled, and remembers which pins cannot be read. An error
@@ -118,7 +118,7 @@ func (p *pins) withSecret(secrets, names []string) (found string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, secret := range secrets {
-		for host := range p.hosts[markSecret+secret] {
+		for _, host := range p.hosts[pinnedSecret+secret] {
 			if !slices.Contains(names, host) && (found == "" || host < found) {
 				found = host
 			}
@@ -141,17 +141,19 @@ func (p *pins) put(n state.Pin) {
 	} else {
 		delete(p.unsaved, n.Host)
 	}
-	for _, key := range pinKeys(old) {
-		if delete(p.hosts[key], n.Host); len(p.hosts[key]) == 0 {
+	p.byHost[n.Host] = n
+	before, after := pinKeys(old), pinKeys(n)
+	if slices.Equal(before, after) { // as mostly: a Secret may have a hundred thousand hosts
+		return
+	}
+	for _, key := range before {
+		p.hosts[key] = slices.DeleteFunc(p.hosts[key], func(host string) bool { return host == n.Host })
+		if len(p.hosts[key]) == 0 {
 			delete(p.hosts, key)
 		}
 	}
-	p.byHost[n.Host] = n
-	for _, key := range pinKeys(n) {
-		if p.hosts[key] == nil {
-			p.hosts[key] = map[string]bool{}
-		}
-		p.hosts[key][n.Host] = true
+	for _, key := range after {
+		p.hosts[key] = append(p.hosts[key], n.Host)
 	}
 }
 
@@ -188,12 +190,15 @@ func (p *pins) unsavedOf(cluster string) (list []state.Pin) {
 	return list
 }
 
+// pinnedSecret is before a Secret in pins.hosts.
+const pinnedSecret = "in"
+
 // pinKeys are what a pin is found by: each form of the system UUID, and its Secrets.
 func pinKeys(n state.Pin) []string {
 	keys := bmc.UUIDForms(n.SystemUUID)
 	for secret := range strings.SplitSeq(n.Secret, "\n") {
 		if secret != "" {
-			keys = append(keys, markSecret+secret)
+			keys = append(keys, pinnedSecret+secret)
 		}
 	}
 	return keys
@@ -208,7 +213,7 @@ func (p *pins) underAnotherName(h bmc.Host, uuid string) (other state.Pin, found
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name := range p.hosts[forms[0]] {
+	for _, name := range p.hosts[forms[0]] {
 		each := p.byHost[name]
 		switch {
 		case name == h.Name || each.Address == "": // without an address: the pin of this daemon's own host

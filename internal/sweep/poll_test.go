@@ -157,9 +157,9 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func looked(spoil func(e *entry, d *bmc.Device)) *entry {
 	d := bmc.Device{Driver: bmc.DriverRedfish, Username: "fence", Password: bmc.NewSecret("a long random one"),
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "bmc", Port: 443}}
-	e := &entry{place: -1, last: lastPoll{At: noon, Identity: guard.IdentityMatches}}
+	e := &entry{place: -1, results: &results{last: lastPoll{At: noon, Identity: guard.IdentityMatches}, description: &bmc.Description{}}}
 	spoil(e, &d)
-	e.subject = hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}
+	e.subject = &hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}
 	return e
 }
 

@@ -3,6 +3,7 @@ package sweep
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -33,25 +34,30 @@ const (
 const EventBMC = "BMC"
 
 // entry is one device of the inventory: its schedule and its results. Sweep.mu
-// guards all fields.
+// guards all fields. There may be a hundred thousand.
 type entry struct {
+	*results
 	id      deviceID
-	service string // bmc.Device.Service
-	subject hosts.Subject
+	service string         // bmc.Device.Service
+	subject *hosts.Subject // the one of all devices of its host; it never changes
 
 	due            time.Time
+	auditDue       time.Time
 	place          int  // index in the heap schedule.later; -1 if it is not in it
 	countedSuspect bool // the poll in flight counts in schedule.suspects
 	gone           bool // removed from the inventory
 	polled, again  bool // a poll is in flight, and another one is to follow it at once
+}
 
+// results is what the polls of a device found.
+type results struct {
 	last        lastPoll
 	failures    int  // consecutive
 	reportedBad bool // an event has reported that it is not dependable
 	lastGood    time.Time
 	latencies   []time.Duration // of the newest successful polls, oldest first
 
-	description bmc.Description
+	description *bmc.Description
 	describeErr error        // error of the newest description
 	describeDue time.Time    // zero: at the next poll
 	describedOf bmc.Identity // the identity that description belongs to
@@ -59,7 +65,13 @@ type entry struct {
 	findings []bmc.Finding // of the newest audit
 	audited  time.Time
 	auditErr error
-	auditDue time.Time
+}
+
+// unpolled is what is known of every device before its first poll. Nobody changes it.
+var unpolled = &results{description: &bmc.Description{}}
+
+func newEntry(id deviceID, d bmc.Device, now time.Time) *entry {
+	return &entry{results: unpolled, id: id, service: d.Service(), place: -1, auditDue: now.Add(rand.N(firstAudit))}
 }
 
 // lastPoll is what is kept of the newest poll of a device; At is zero before the first.
@@ -92,6 +104,10 @@ func (e *entry) interval(every time.Duration) time.Duration {
 // record records a poll. It returns an event if the device became dependable, or
 // stopped being so.
 func (e *entry) record(a answer) *event.Event {
+	if e.results == unpolled {
+		first := *unpolled
+		e.results = &first
+	}
 	e.last = lastPoll{At: a.At, Reading: a.Reading, Identity: a.Identity, Err: a.Err}
 	if why, _ := failure(e.last); why != "" {
 		e.failures++
@@ -113,15 +129,16 @@ func (e *entry) record(a answer) *event.Event {
 
 func (e *entry) recordSuccess(a answer) {
 	e.failures, e.lastGood = 0, a.At
-	e.latencies = append(e.latencies, a.Latency)
-	if n := len(e.latencies); n > keptLatencies {
-		e.latencies = slices.Delete(e.latencies, 0, n-keptLatencies)
+	if len(e.latencies) == keptLatencies {
+		e.latencies = slices.Delete(e.latencies, 0, 1)
 	}
+	e.latencies = append(e.latencies, a.Latency)
 	switch {
 	case a.described:
 		e.describeErr, e.describeDue, e.describedOf = a.describeErr, a.At.Add(describeRetry), a.Reading.Identity
 		if a.describeErr == nil { // an older description is better than none
-			e.description, e.describeDue = a.Description, a.At.Add(describeEvery)
+			t := a.Description // alone, without the rest of the answer
+			e.description, e.describeDue = &t, a.At.Add(describeEvery)
 		}
 	case e.describedOf != a.Reading.Identity:
 		e.describeDue = time.Time{} // another device answers: describe it in the next poll

@@ -69,7 +69,7 @@ type Result struct {
 	// whatever its BMC reports.
 	Refused []reason.Refusal
 
-	subject hosts.Subject
+	subject *hosts.Subject
 }
 
 // Results returns every device of one cluster, or of all if cluster is empty,
@@ -121,9 +121,9 @@ func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *e
 	s.mu.Lock()
 	read, found, entries := s.inventoryRead, []Result{}, []*entry{}
 	lists := make([][]*entry, 0, len(s.hosts))
-	for id, list := range s.hosts {
+	for id, h := range s.hosts {
 		if cluster == "" || id.cluster == cluster {
-			lists = append(lists, list)
+			lists = append(lists, h.list)
 		}
 	}
 	for _, u := range s.unusable {
@@ -178,8 +178,8 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 		if r.Host == "" {
 			continue
 		}
-		if id := idOf(r.subject); id != last {
-			last, forbidden = id, s.opt.Engine.Forbidden(ctx, r.subject)
+		if id := idOf(*r.subject); id != last {
+			last, forbidden = id, s.opt.Engine.Forbidden(ctx, *r.subject)
 		}
 		r.Refused = forbidden
 		for _, why := range r.Refused {
@@ -228,7 +228,7 @@ func (e *entry) result(now time.Time) Result {
 	r.Power, r.Raw, r.Identity = e.last.Reading.State, e.last.Reading.Raw, e.last.Identity
 	r.UUID, r.Serial = e.last.Reading.Identity.UUID, cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial)
 	r.LatencyP95, r.Checked, r.LastGood, r.Failures = times.Quantile(e.latencies, 0.95), e.last.At, e.lastGood, e.failures
-	r.Description, r.Findings, r.Audited = e.description, e.weaknesses(now), e.audited
+	r.Description, r.Findings, r.Audited = *e.description, e.weaknesses(now), e.audited
 	if n := len(e.latencies); n > 0 {
 		r.Latency = e.latencies[n-1]
 	}
@@ -281,8 +281,8 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices, notDependable = map[Group]int{}, map[string]int{}
-	for id, list := range s.hosts {
-		for _, e := range list {
+	for id, h := range s.hosts {
+		for _, e := range h.list {
 			devices[Group{id.cluster, e.device().Driver, e.state()}]++
 			if !e.isDependable() {
 				notDependable[id.cluster]++
@@ -302,11 +302,11 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 func (s *Sweep) LastChecks(cluster, host string) (list []hosts.LastCheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, entries := range s.hosts {
+	for id, h := range s.hosts {
 		if id.cluster != cluster || id.name != host {
 			continue
 		}
-		for _, e := range entries {
+		for _, e := range h.list {
 			c := hosts.LastCheck{Level: e.id.level, Device: e.id.device, At: e.last.At, Power: e.last.Reading.State,
 				Identity: e.last.Identity, UUID: e.last.Reading.Identity.UUID}
 			if e.last.Identity != guard.IdentityDiffers && !c.At.IsZero() {

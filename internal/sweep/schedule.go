@@ -181,7 +181,7 @@ func (s *Sweep) refusedAccount(e *entry) (answer, time.Time, bool) {
 	if err == nil {
 		return answer{}, time.Time{}, false
 	}
-	a := answerOf(e.subject, e.id)
+	a := answerOf(*e.subject, e.id)
 	a.At, a.Err = at, err
 	return a, until, true
 }
@@ -193,7 +193,7 @@ func (s *Sweep) skipPoll(e *entry, now time.Time) (answer, time.Time, bool) {
 	if e.subject.Withheld == nil {
 		return s.refusedAccount(e)
 	}
-	a := answerOf(e.subject, e.id)
+	a := answerOf(*e.subject, e.id)
 	a.Err = e.subject.Withheld
 	return a, now.Add(e.interval(s.opt.Every)), true
 }

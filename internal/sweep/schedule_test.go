@@ -48,7 +48,7 @@ func TestScheduleLaws(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"come": func(t *rapid.T) {
-				e := &entry{place: -1, service: strconv.Itoa(rapid.IntRange(0, 6).Draw(t, "service"))}
+				e := &entry{results: unpolled, place: -1, service: strconv.Itoa(rapid.IntRange(0, 6).Draw(t, "service"))}
 				all = append(all, e)
 				s.add(e, now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "in"))*time.Second))
 			},
@@ -121,7 +121,7 @@ func TestScheduleLaws(t *testing.T) {
 
 // A poll that is in flight when something changes may have read what was before: another one follows at once, and only one.
 func TestPollInFlightIsFollowedByAnother(t *testing.T) {
-	s, e := newSchedule(1), &entry{place: -1, service: "a"}
+	s, e := newSchedule(1), &entry{results: unpolled, place: -1, service: "a"}
 	s.add(e, noon)
 	require.Equal(t, e, s.next(noon))
 	s.hasten(e, noon)

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,8 +19,8 @@ import (
 
 // Engine is the part of the engine that the sweep uses.
 type Engine interface {
-	// Inventory returns every host of every cluster, with its credentials.
-	Inventory(ctx context.Context) []hosts.Subject
+	// Inventory returns every host of every cluster, one after the other, with its credentials.
+	Inventory(ctx context.Context) iter.Seq[hosts.Subject]
 	// SubjectOf returns the host of one Node. An empty cluster means the only one.
 	SubjectOf(ctx context.Context, cluster, node string) (hosts.Subject, error)
 	// Identify compares the identity in a reading with the Node.
@@ -65,7 +66,7 @@ type Sweep struct {
 	read chan struct{} // signals that the inventory may have changed
 
 	mu            sync.Mutex
-	hosts         map[hostID][]*entry
+	hosts         map[hostID]hostEntries
 	inventoryRead bool            // the inventory has been read
 	unusable      []hosts.Subject // hosts without a device that could be polled
 	plan          *schedule
@@ -74,9 +75,15 @@ type Sweep struct {
 // hostID identifies a host of the inventory.
 type hostID struct{ cluster, name, node string }
 
+// hostEntries are the devices of a host. round is the last reading of the inventory that found it, or 0.
+type hostEntries struct {
+	list  []*entry
+	round int
+}
+
 // New creates a Sweep. It polls nothing yet.
 func New(opt Options) *Sweep {
-	return &Sweep{opt: opt, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), hosts: map[hostID][]*entry{},
+	return &Sweep{opt: opt, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), hosts: map[hostID]hostEntries{},
 		plan: newSchedule(opt.Concurrency)}
 }
 
@@ -116,9 +123,9 @@ func (s *Sweep) ReadInventory() {
 // is known of them. of is the name of its Node, or the "namespace/name" of its Machine; an empty cluster is any.
 func (s *Sweep) PollSoon(cluster, of string) {
 	s.mu.Lock()
-	for _, list := range s.hosts {
-		for _, e := range list {
-			if at := &e.subject; (cluster == "" || at.Cluster == cluster) && of != "" && (at.Node == of || at.Machine == of) {
+	for _, h := range s.hosts {
+		for _, e := range h.list {
+			if at := e.subject; (cluster == "" || at.Cluster == cluster) && of != "" && (at.Node == of || at.Machine == of) {
 				s.plan.hasten(e, time.Now())
 			}
 		}
@@ -131,7 +138,7 @@ func (s *Sweep) PollSoon(cluster, of string) {
 func (s *Sweep) followInventory(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for round := 1; ; round++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -139,14 +146,13 @@ func (s *Sweep) followInventory(ctx context.Context) {
 		case <-s.read:
 		}
 		timer.Stop()
-		all := s.opt.Engine.Inventory(ctx)
+		whole := s.updateInventory(ctx, round)
 		if ctx.Err() != nil {
-			return // the list may be incomplete
+			return
 		}
-		s.updateInventory(all, time.Now())
 		s.wakeLoop()
 		switch {
-		case len(all) == 0 || slices.ContainsFunc(all, isUnsyncedCluster):
+		case !whole:
 			timer.Reset(emptyRefresh)
 		case s.opt.Every == 0:
 			timer.Reset(idleRefresh)
@@ -169,7 +175,7 @@ func (s *Sweep) startPolls(ctx context.Context, polls *sync.WaitGroup) time.Time
 			s.plan.end(e, now, until.Add(s.jitter()))
 			continue
 		}
-		subject, what := e.subject, e.nextScope(now)
+		subject, what := *e.subject, e.nextScope(now)
 		polls.Go(func() { s.poll(ctx, e, subject, what) })
 	}
 	due := s.plan.nextDue()
@@ -235,28 +241,39 @@ func (s *Sweep) wakeLoop() {
 }
 
 // updateInventory replaces the inventory. It ignores a host without a BMC, as in
-// a cloud.
-func (s *Sweep) updateInventory(all []hosts.Subject, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inventoryRead, s.unusable = true, nil
-	there := map[hostID]bool{}
-	for _, subject := range all {
+// a cloud. Hosts are taken one by one, so that they are never all in memory twice. It reports
+// whether there are hosts, and all clusters have been read.
+func (s *Sweep) updateInventory(ctx context.Context, round int) (whole bool) {
+	var unusable []hosts.Subject
+	found, unsynced := false, false
+	for subject := range s.opt.Engine.Inventory(ctx) {
+		if ctx.Err() != nil {
+			return false // what was read may be incomplete
+		}
+		found, unsynced = true, unsynced || isUnsyncedCluster(subject)
 		switch r, refused := errors.AsType[*reason.Refusal](subject.Err); {
 		case subject.Err == nil:
-			there[idOf(subject)] = true
-			s.updateHost(subject, now)
+			s.mu.Lock()
+			s.updateHost(subject, time.Now(), round)
+			s.mu.Unlock()
 		case !refused || r.Reason != reason.NoHost:
-			s.unusable = append(s.unusable, subject)
+			unusable = append(unusable, subject)
 		}
 	}
-	for id, list := range s.hosts {
-		if !there[id] {
-			drop(list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return false // hosts may be missing
+	}
+	s.inventoryRead, s.unusable = true, unusable
+	for id, h := range s.hosts {
+		if h.round != round {
+			drop(h.list)
 			delete(s.hosts, id)
 		}
 	}
-	s.plan.forget(now)
+	s.plan.forget(time.Now())
+	return found && !unsynced
 }
 
 // isUnsyncedCluster reports whether a subject stands for a whole cluster that has
@@ -272,38 +289,37 @@ func idOf(subject hosts.Subject) hostID {
 
 // updateHost keeps the records of a host's unchanged devices, and plans polls of
 // the others, spread over the interval. The caller holds mu.
-func (s *Sweep) updateHost(subject hosts.Subject, now time.Time) []*entry {
-	known := map[deviceID]*entry{}
-	for _, e := range s.hosts[idOf(subject)] {
-		known[e.id] = e
-	}
+func (s *Sweep) updateHost(subject hosts.Subject, now time.Time, round int) []*entry {
+	known := s.hosts[idOf(subject)].list
 	var list []*entry
 	for i, l := range subject.Host.Levels {
 		for j, d := range l.Devices {
 			id := deviceID{level: i, device: j}
-			e := known[id]
-			if e == nil || !sameDevice(e.device(), d) {
-				e = &entry{id: id, service: d.Service(), place: -1, auditDue: now.Add(rand.N(firstAudit))}
+			at := slices.IndexFunc(known, func(e *entry) bool { return e.id == id && sameDevice(e.device(), d) })
+			if at < 0 {
+				e := newEntry(id, d, now)
 				if s.opt.Every > 0 {
 					s.plan.add(e, now.Add(rand.N(s.opt.Every)))
 				}
-			} else {
-				delete(known, id)
-				s.pollChanged(e, subject, d, now)
+				list = append(list, e)
+				continue
 			}
-			e.subject = subject
-			list = append(list, e)
+			s.pollChanged(known[at], &subject, d, now)
+			list = append(list, known[at])
 		}
 	}
 	for _, e := range known {
-		e.gone = true
+		e.gone = !slices.Contains(list, e)
 	}
-	s.hosts[idOf(subject)] = list
+	for _, e := range list {
+		e.subject = &subject
+	}
+	s.hosts[idOf(subject)] = hostEntries{list, round}
 	return list
 }
 
 // pollChanged polls soon whether corrected credentials are accepted, and a device that may be sent its password by now.
-func (s *Sweep) pollChanged(e *entry, subject hosts.Subject, d bmc.Device, now time.Time) {
+func (s *Sweep) pollChanged(e *entry, subject *hosts.Subject, d bmc.Device, now time.Time) {
 	old := e.device()
 	if old.Username != d.Username || !old.Password.Equal(d.Password) || e.subject.Withheld != nil && subject.Withheld == nil {
 		s.plan.hasten(e, now)

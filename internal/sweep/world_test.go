@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,15 +94,15 @@ func (w *world) device(n int, d bmc.Device) *machine {
 }
 
 // Inventory implements Engine.
-func (w *world) Inventory(context.Context) []hosts.Subject {
+func (w *world) Inventory(context.Context) iter.Seq[hosts.Subject] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]hosts.Subject(nil), w.subjects...)
+	return slices.Values(slices.Clone(w.subjects))
 }
 
 // SubjectOf implements Engine.
 func (w *world) SubjectOf(_ context.Context, _, node string) (hosts.Subject, error) {
-	for _, s := range w.Inventory(context.Background()) {
+	for s := range w.Inventory(context.Background()) {
 		if s.Node == node {
 			return s, nil
 		}

@@ -54,12 +54,19 @@ type store struct {
 
 type objectName struct{ namespace, name string }
 
-// entry is one object. If it could not be decoded, value is nil and err says why;
+// entry is one object. If it could not be decoded, value is the error that says why;
 // it is then neither evaluated nor treated as absent. Its name is only the key: half a million Nodes have an entry each.
 type entry struct {
 	apiVersion string
 	value      any
-	err        error
+}
+
+// change is the object with an identity, for the journal.
+func (e entry) change(id policy.ObjectID) policy.Change {
+	if err, ok := e.value.(error); ok {
+		return policy.Change{ID: id, Err: err}
+	}
+	return policy.Change{ID: id, Value: e.value}
 }
 
 // id is the identity of an object with a name and an entry.
@@ -109,7 +116,7 @@ func (s *store) decode(obj any) (*decoded, error) {
 	}
 	switch {
 	case err != nil:
-		d.value, d.err = nil, err
+		d.value = err
 	case s.keep != nil:
 		d.ours = s.keep(d.value)
 	}
@@ -164,7 +171,7 @@ func (s *store) put(d *decoded) (news bool) {
 		s.side.c.journal.add(policy.Change{ID: s.id(name, old)})
 	}
 	s.items[name] = e
-	s.side.c.journal.add(policy.Change{ID: s.id(name, e), Value: e.value, Err: e.err})
+	s.side.c.journal.add(e.change(s.id(name, e)))
 	return true
 }
 
@@ -172,8 +179,9 @@ func (s *store) put(d *decoded) (news bool) {
 // Uncached reads provide the one for writes, and a status write without a change
 // must not cause a new evaluation.
 func isUnchanged(old, e entry) bool {
-	if old.err != nil || e.err != nil {
-		return old.err != nil && e.err != nil && old.err.Error() == e.err.Error()
+	before, was := old.value.(error)
+	if after, is := e.value.(error); was || is {
+		return was && is && before.Error() == after.Error()
 	}
 	switch after := e.value.(type) {
 	case *policy.Node:
@@ -291,7 +299,7 @@ func (s *store) close() {
 func (s *store) journalAll() {
 	s.mu.Lock()
 	for name, e := range s.items {
-		s.side.c.journal.add(policy.Change{ID: s.id(name, e), Value: e.value, Err: e.err})
+		s.side.c.journal.add(e.change(s.id(name, e)))
 	}
 	s.mu.Unlock()
 	s.notifyChange()
