@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
 )
 
 // verbs are those of fencectl, by their path like "bmc list", each with its flags; "" is
@@ -43,13 +45,7 @@ func TestMain(m *testing.M) {
 
 // fencectl is the program, built once as it is released.
 var fencectl = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(programs, "fencectl")
-	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", program, "../cmd/fencectl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return program, nil
+	return scene.Program(context.Background(), programs, "fencectl")
 })
 
 // readVerbs reads them from the program's help.

@@ -125,7 +125,7 @@ func TestScenesOnTheStandInAreNamed(t *testing.T) {
 	var code, named []string
 	for _, file := range must.Do(filepath.Glob("../test/e2e/*_test.go"))(t) {
 		for _, f := range strings.Split(string(must.Do(os.ReadFile(file))(t)), "\nfunc ")[1:] {
-			if name, rest, _ := strings.Cut(f, "("); strings.HasPrefix(name, "Test") && strings.Contains(rest, "onStandIn(") {
+			if name, rest, _ := strings.Cut(f, "("); strings.HasPrefix(name, "Test") && (strings.Contains(rest, "onStandIn(") || strings.Contains(rest, "inMemory")) {
 				code = append(code, name)
 			}
 		}

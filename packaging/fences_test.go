@@ -3,6 +3,7 @@ package packaging_test
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/quickstart"
 	"github.com/fenced/fenced/test/rig"
@@ -27,13 +29,13 @@ import (
 const patience = 8 * time.Minute
 
 // TestInstalledDaemonFences is what the package is for, under a real systemd: the daemon in
-// its sandbox fences a hung node of a real control plane over IPMI. The password comes from
+// its sandbox fences a hung node over IPMI. The password comes from
 // a credential, whose file only root may read. The daemon is killed with -9 between the Off
 // and its proof, and the next one ends the same run.
 func TestInstalledDaemonFences(t *testing.T) {
 	t.Parallel()
 	dir := shareInstalled(t, "fences.sh")
-	s := hungScene(t)
+	s := hungScene(t, inMemory)
 	configure(t, s, dir)
 	booted := bootAsync(t, dir)
 	hangWhenStarted(t, s, dir, booted)
@@ -49,12 +51,18 @@ func TestInstalledDaemonFences(t *testing.T) {
 // hungNode is the node that hangs, and whose host is fenced.
 const hungNode = "worker-1"
 
-// hungScene is a control plane with a host that will hang, and a healthy one.
-func hungScene(t *testing.T) *scene.Scene {
+// inMemory serves the API where systemd, dnf and the unit are shown: that a daemon fences on a real control plane is shown by TestImageFences and test/e2e.
+func inMemory(audit io.Writer) (rig.API, error) {
+	return apiserver.Start(apiserver.Options{Audit: audit})
+}
+
+// hungScene is an API with a host that will hang, and a healthy one: a control plane, unless a stand-in serves it.
+func hungScene(t *testing.T, standIn func(io.Writer) (rig.API, error)) *scene.Scene {
 	t.Helper()
 	s := must.Do(scene.New(t.Context(), scene.Options{
 		Workers:     []scene.Spec{{Name: hungNode, Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
 		GracePeriod: 8 * time.Second, Progress: os.Stderr,
+		StandIn: standIn,
 	}))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -198,9 +206,9 @@ func TestInstalledDaemonWhoseLoopHangs(t *testing.T) {
 	t.Parallel()
 	dir := shareInstalled(t, "hangs.sh")
 	daemon := filepath.Join(dir, "tree/usr/libexec/fenced/fenced")
-	require.NoError(t, scene.BuildFailpoints(t.Context(), daemon))
+	require.NoError(t, os.WriteFile(daemon, must.Do(os.ReadFile(must.Do(scene.Program(t.Context(), t.TempDir(), scene.Failpoints))(t)))(t), 0o755))
 	require.NoError(t, os.Chmod(daemon, 0o755))
-	s := hungScene(t)
+	s := hungScene(t, inMemory)
 	configure(t, s, dir)
 	booted := bootAsync(t, dir)
 	hangWhenStarted(t, s, dir, booted)
@@ -226,7 +234,7 @@ func TestLifeOfThePackage(t *testing.T) {
 	newer := must.Do(builtNewVersion())(t)
 	sh(t, `mkdir -m 0755 "$3" && cp "$1" "$2"/*.rpm "$3/" && rm "$3"/*.src.rpm && createrepo_c --quiet "$3" && chmod -R a+rX "$3"`, older, newer, repo)
 
-	s := hungScene(t)
+	s := hungScene(t, inMemory)
 	sh(t, `umask 022; mkdir -p "$1/tree/etc/fenced/hosts.d"`, dir)
 	configure(t, s, dir)
 	// Not before the package is installed, which makes the directory.

@@ -46,7 +46,7 @@ func TestImageFences(t *testing.T) {
 	needBoot(t)
 	dir, root := t.TempDir(), filepath.Join(imageBundle(t), "rootfs")
 	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/tree/etc/fenced/hosts.d" "$1/tree/etc/fenced/credentials" "$1/state" "$1/run"`, dir)
-	s := hungScene(t)
+	s := hungScene(t, nil)
 	patchesIronic(t, s)
 	configure(t, s, dir)
 	sh(t, `cd "$1/tree/etc/fenced"; mv "$1/password" credentials/bmc

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/asroot"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
@@ -75,7 +73,7 @@ func TestPodOfTheChartRuns(t *testing.T) {
 }
 
 func podRuns(t *testing.T, dir string) {
-	c := must.Do(rig.Start(t.Context(), rig.Options{StandIn: func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) }}))(t)
+	c := must.Do(rig.Start(t.Context(), rig.Options{StandIn: inMemory}))(t)
 	t.Cleanup(c.Stop)
 	kubeconfig := readFile(t, must.Do(c.Kubeconfig(rig.FencedUser))(t))
 	config, pod := renderedPod(t, dir)

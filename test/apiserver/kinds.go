@@ -114,8 +114,13 @@ func (k *kind) fieldsOf(o object) fields.Set {
 	if k.namespaced {
 		set["metadata.namespace"] = o.GetNamespace()
 	}
-	if p, ok := o.(*corev1.Pod); ok {
-		set["spec.nodeName"], set["status.phase"] = p.Spec.NodeName, string(p.Status.Phase)
+	switch o := o.(type) {
+	case *corev1.Pod:
+		set["spec.nodeName"], set["status.phase"] = o.Spec.NodeName, string(o.Status.Phase)
+	case *corev1.Event:
+		about := o.InvolvedObject
+		set["involvedObject.kind"], set["involvedObject.namespace"] = about.Kind, about.Namespace
+		set["involvedObject.name"], set["involvedObject.uid"] = about.Name, string(about.UID)
 	}
 	return set
 }

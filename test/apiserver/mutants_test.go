@@ -103,7 +103,7 @@ var mutants = []mutant{
 	}, rows: []string{"the pages of a list"}},
 	{name: "ignores versions of lists", request: ignoring("resourceVersion", "resourceVersionMatch"), rows: []string{"a list can be of an exact", "a list that may not be older", "options of a list"}},
 	{name: "ignores labels", request: ignoring("labelSelector"), rows: []string{"labels select"}},
-	{name: "ignores fields", request: ignoring("fieldSelector"), rows: []string{"fields select", "the name selects"}},
+	{name: "ignores fields", request: ignoring("fieldSelector"), rows: []string{"fields select", "what an Event", "the name selects"}},
 
 	{name: "takes the client's UID", rules: ofKind("", "nodes", func(k *kind) { k.onCreate = func(o object) { o.SetUID("mine") } }), rows: []string{"a created object gets"}},
 	{name: "generates other names", answer: says(`"made-[a-z0-9]{5}"`, `"made"`), rows: []string{"a name is generated"}},

@@ -235,6 +235,17 @@ var readRows = []row{
 		assert.True(t, apierrors.IsBadRequest(err), err)
 		assert.ErrorContains(t, err, "field label not supported: spec.podCIDR")
 	}},
+	{"what an Event is about selects it", func(t T, a *api) {
+		about := corev1.ObjectReference{Kind: "Node", Name: name("node"), UID: "u-1"}
+		for _, o := range []corev1.ObjectReference{about, {Kind: "Node", Name: about.Name, UID: "u-2"}, {Kind: "Machine", Name: about.Name, UID: "u-1"}} {
+			e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name("event"), Namespace: "default"}, InvolvedObject: o}
+			must.Do(a.typed.CoreV1().Events("default").Create(t.Context(), e, metav1.CreateOptions{}))(t)
+		}
+		selected := "involvedObject.kind=Node,involvedObject.namespace=,involvedObject.name=" + about.Name + ",involvedObject.uid=u-1"
+		list := must.Do(a.typed.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: selected}))(t)
+		require.Len(t, list.Items, 1)
+		assert.Equal(t, about, list.Items[0].InvolvedObject)
+	}},
 	{"the name selects a custom resource, in a list and in a streamed one", func(t T, a *api) {
 		ns := a.namespace(t)
 		made := must.Do(a.widgets(ns).Create(t.Context(), widget(map[string]any{"size": int64(1)}), metav1.CreateOptions{}))(t)

@@ -430,7 +430,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	t.Parallel()
 	metal := scene.Metal("2s")
 	metal.Name, metal.Match, metal.MaxUnhealthy = "storm-metal", scene.Pool("storm-metal"), "40%"
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Checks: []rig.Check{pool("storm-cloud", int64(1)), metal},
 		Workers: []scene.Spec{
 			{Name: "owned", Pool: "cloud"}, {Name: "orphan", Pool: "cloud", Orphan: true},

@@ -97,8 +97,12 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 // only where the Nodes are. docs/testing.md names each.
 func onStandIn(t *testing.T, o scene.Options) *scene.Scene {
 	t.Helper()
-	o.StandIn = func(audit io.Writer) (rig.API, error) { return apiserver.Start(apiserver.Options{Audit: audit}) }
+	o.StandIn = inMemory
 	return set(t, o)
+}
+
+func inMemory(audit io.Writer) (rig.API, error) {
+	return apiserver.Start(apiserver.Options{Audit: audit})
 }
 
 // patience bounds each wait. A busy machine may need minutes; only a hang needs more.

@@ -144,6 +144,7 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 	check := handedOver()
 	check.Template = rig.RemediationTemplate("other")
 	s := clusterAPIScene(t, scene.Options{
+		StandIn:       inMemory,
 		ClusterChecks: []rig.CAPICheck{check},
 		Workers:       []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI, Metal3: true}},
 	})

@@ -139,7 +139,7 @@ func lineOf(table, node string) string {
 // password of another host, keeps no other host from being fenced, and locks no account.
 func TestForeignBareMetalHosts(t *testing.T) { // I9, I10
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Set: []string{"sweep.interval=10s"},
 		Workers: []scene.Spec{
 			{Name: "pinned", Protocol: scene.Redfish, Metal3: true}, {Name: "listed", Protocol: scene.IPMI},

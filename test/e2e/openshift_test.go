@@ -37,7 +37,7 @@ func stockOpenShift(ctx context.Context, t *testing.T, s *scene.Scene) *scene.Me
 // same time; so is a host of the policy that somebody has annotated for the actuator.
 func TestStockOpenShift(t *testing.T) { // I22
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Checks: []rig.Check{}, Policies: map[string]string{"racks.yaml": string(soon(t, "openshift-policy"))},
 		Workers: []scene.Spec{
 			{Name: "by-policy", Protocol: scene.Redfish, Metal3: true, Pool: "racks"}, {Name: "annotated", Protocol: scene.IPMI, Metal3: true, Pool: "racks"},
@@ -87,7 +87,7 @@ func TestStockOpenShift(t *testing.T) { // I22
 // cluster live on. They do nothing about it.
 func TestOpenShiftHandedOver(t *testing.T) { // I22
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Checks: []rig.Check{},
 		Workers: []scene.Spec{
 			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy-2", Protocol: scene.IPMI, Metal3: true},
@@ -199,6 +199,7 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	t.Parallel()
 	s := clusterAPIScene(t, scene.Options{ // no check names the requests of that kind
+		StandIn:       inMemory,
 		ClusterChecks: []rig.CAPICheck{handedOver()}, Set: []string{"power.retryInterval=5s"},
 		Workers: []scene.Spec{
 			{Name: "taken", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
@@ -314,7 +315,7 @@ func phaseOf(obj *unstructured.Unstructured) string {
 // have it. A stand-in holds their Leases: it is no controller.
 func TestNodeLeaseOfMedik8s(t *testing.T) { // I22
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s},
 		Workers: []scene.Spec{
 			{Name: "hung", Protocol: scene.IPMI}, {Name: "theirs", Protocol: scene.IPMI},

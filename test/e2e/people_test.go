@@ -350,7 +350,7 @@ func requireStopped(t *testing.T, pid int) {
 // administrator fences one node by hand, and arm shows first what would be fenced, and waits.
 func TestSafePath(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Mode: "observe", Set: []string{"guards.quietPeriod=20s"}, Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Mode: "observe", Set: []string{"guards.quietPeriod=20s"}, Workers: []scene.Spec{
 		{Name: "sick", Protocol: scene.IPMI}, {Name: "second", Protocol: scene.Redfish}, {Name: "third", Protocol: scene.IPMI}, {Name: "fourth", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)

@@ -147,8 +147,8 @@ func (f *fleetFiles) hosts(s *scene.Scene, cluster string) []byte {
 func TestClustersComeAndGoInAReload(t *testing.T) {
 	t.Parallel()
 	const second = "second"
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "open", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
-	other := set(t, scene.Options{Workers: []scene.Spec{{Name: "added", Protocol: scene.Redfish}, {Name: "added-healthy", Protocol: scene.IPMI}}})
+	s := onStandIn(t, scene.Options{Workers: []scene.Spec{{Name: "open", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
+	other := onStandIn(t, scene.Options{Workers: []scene.Spec{{Name: "added", Protocol: scene.Redfish}, {Name: "added-healthy", Protocol: scene.IPMI}}})
 	ctx := within(t)
 	config := must.Do(os.ReadFile(s.Config()))(t)
 	files := &fleetFiles{t: t, first: s, text: string(config), scenes: map[string]*scene.Scene{scene.ClusterName: s, second: other}}

@@ -89,7 +89,7 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 // and act on annotations; there are none.
 func TestRespondBesideALivingActuator(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Mode: "respond", Checks: []rig.Check{},
 		Workers: []scene.Spec{
 			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true}, {Name: "well", Protocol: scene.IPMI, Metal3: true},
@@ -309,7 +309,7 @@ func TestNodeHealthCheckAsksFenced(t *testing.T) {
 // rights of configs/crds/rbac.yaml, and MachineDeletionRemediation.
 func TestNodeHealthCheckEscalates(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
+	s := onStandIn(t, scene.Options{
 		Mode: "respond", CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s, rig.Fenced}, Checks: []rig.Check{},
 		Workers: []scene.Spec{{Name: "dead", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
 	})

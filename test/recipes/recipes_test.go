@@ -51,7 +51,7 @@ func TestRecipes(t *testing.T) {
 		{"test", "./cmd/fencectl", "-run", "^TestScript$/^nudge$"},
 	} {
 		c := exec.CommandContext(t.Context(), "go", args...)
-		c.Dir = root
+		c.Dir, c.Env = root, append(os.Environ(), "FENCED_PROGRAMS=") // those are of this tree, not of the copy
 		out, err := c.CombinedOutput()
 		require.NoError(t, err, "go %s: %s", strings.Join(args, " "), out)
 	}

@@ -34,24 +34,35 @@ type Programs struct {
 
 // Build builds fenced and fencectl into dir as released, static, and with
 // failpoints also the fenced that kills itself at them.
-func Build(ctx context.Context, dir string, failpoints bool) (Programs, error) {
-	p := Programs{Fenced: filepath.Join(dir, "fenced"), Fencectl: filepath.Join(dir, "fencectl")}
-	if err := build(ctx, "", "./cmd/fenced", p.Fenced); err != nil {
+func Build(ctx context.Context, dir string, failpoints bool) (p Programs, err error) {
+	if p.Fenced, err = Program(ctx, dir, "fenced"); err != nil {
 		return p, err
 	}
-	if err := build(ctx, "", "./cmd/fencectl", p.Fencectl); err != nil {
+	if p.Fencectl, err = Program(ctx, dir, "fencectl"); err != nil || !failpoints {
 		return p, err
 	}
-	if !failpoints {
-		return p, nil
-	}
-	p.Failpoints = filepath.Join(dir, "fenced-failpoints")
-	return p, BuildFailpoints(ctx, p.Failpoints)
+	p.Failpoints, err = Program(ctx, dir, Failpoints)
+	return p, err
 }
 
-// BuildFailpoints builds only the fenced that kills itself at failpoints, as the file out.
-func BuildFailpoints(ctx context.Context, out string) error {
-	return build(ctx, "", "./cmd/fenced", out, "failpoint")
+// Failpoints is the name of the fenced that kills itself at failpoints.
+const Failpoints = "fenced-failpoints"
+
+// Program builds one of the programs into dir, and returns its path. If FENCED_PROGRAMS names a folder, as in make test, the program is
+// taken from there: else each package that runs it would link it again.
+func Program(ctx context.Context, dir, name string) (string, error) {
+	if made := os.Getenv("FENCED_PROGRAMS"); made != "" {
+		path := filepath.Join(made, name)
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("take %s from FENCED_PROGRAMS: %w", name, err)
+		}
+		return path, nil
+	}
+	path := filepath.Join(dir, name)
+	if name == Failpoints {
+		return path, build(ctx, "", "./cmd/fenced", path, "failpoint")
+	}
+	return path, build(ctx, "", "./cmd/"+name, path)
 }
 
 // BuildChanged builds fenced with files replaced, as the overlay for go build says; nothing of it is in the tree.
