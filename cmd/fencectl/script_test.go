@@ -195,7 +195,7 @@ func (d *scripted) BMCs(context.Context, wire.BMCFilter) (wire.BMCs, error) {
 }
 
 // Nodes gives the fixture's Nodes.
-func (d *scripted) Nodes(context.Context, string, int) (wire.Nodes, error) {
+func (d *scripted) Nodes(context.Context, wire.NodesFilter) (wire.Nodes, error) {
 	return d.NodesAre, d.fault()
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/timeline"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
@@ -72,7 +73,7 @@ func bigCluster(b *testing.B) control {
 		require.NoError(b, <-ended)
 		require.NoError(b, <-ended)
 	})
-	c := control{engine: e, sweep: s, events: events, store: store, audit: &auditor{err: errors.New("none")}, notes: timeline.New(), level: zap.NewAtomicLevel(), reloader: &reloader{}, clusters: &clusters{}}
+	c := control{engine: e, sweep: s, events: events, store: store, audit: &auditor{err: errors.New("none")}, notes: timeline.New(), level: zap.NewAtomicLevel(), reloader: &reloader{}, clusters: &clusters{}, surveys: newSurveys()}
 	require.Eventually(b, func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && len(st.Blocked) == benchDown && st.BMCs.Total == benchNodes
@@ -85,11 +86,12 @@ func BenchmarkAnswers(b *testing.B) {
 	c := bigCluster(b)
 	for name, ask := range map[string]func(context.Context) (any, error){
 		"status": func(ctx context.Context) (any, error) { return c.Status(ctx) },
-		"nodes":  func(ctx context.Context) (any, error) { return c.Nodes(ctx, "", 0) },
+		"nodes":  func(ctx context.Context) (any, error) { return c.Nodes(ctx, wire.NodesFilter{}) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			bytes := 0
 			for b.Loop() {
+				c.surveys = newSurveys() // each surveys the BMCs by itself
 				bytes = len(must.Do(json.Marshal(must.Do(ask(b.Context()))(b)))(b))
 			}
 			b.ReportMetric(float64(bytes), "bytes")

@@ -37,12 +37,13 @@ type control struct {
 	level    zap.AtomicLevel
 	reloader *reloader
 	clusters *clusters
+	surveys  *surveys
 	version  string
 }
 
 func (c control) Status(ctx context.Context) (wire.Status, error) {
 	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus(), Reload: c.reloader.refused.Load()}
-	bmcs, unread := c.surveyBMCs(ctx, "")
+	bmcs, unread := c.surveyBMCs(ctx)
 	s.BMCs = bmcs.count
 	paused, gaps := 0, []wire.NodeGap(nil)
 	for _, cs := range c.engine.Status() {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmclib"
@@ -178,12 +180,48 @@ type bmcSurvey struct {
 	bad     []wire.BMC // those that could not be, and those that refuse their account, in the order of BMCs
 }
 
-// surveyBMCs surveys the devices of one cluster, or of all.
-func (c control) surveyBMCs(ctx context.Context, cluster string) (s bmcSurvey, err error) {
-	if err := c.checkCluster(cluster); err != nil {
+// surveys shares a survey among those who ask while it is made, or until it is as old as it took: the page asks for the status and for
+// the Nodes, one right after the other, and a hundred thousand devices take a second.
+type surveys struct {
+	making *semaphore.Weighted // guards the rest
+	last   bmcSurvey
+	ended  time.Time
+	took   time.Duration
+}
+
+func newSurveys() *surveys { return &surveys{making: semaphore.NewWeighted(1)} }
+
+// surveyBMCs surveys the devices of all clusters. The result is shared: nobody changes it.
+func (c control) surveyBMCs(ctx context.Context) (bmcSurvey, error) {
+	x := c.surveys
+	if err := x.making.Acquire(ctx, 1); err != nil {
+		return bmcSurvey{}, err
+	}
+	defer x.making.Release(1)
+	if time.Since(x.ended) < x.took {
+		return x.last, nil
+	}
+	began := time.Now()
+	s, err := c.surveyAnew(ctx)
+	if err != nil {
 		return s, err
 	}
-	err = c.sweep.Survey(ctx, cluster, func(r *sweep.Result) {
+	x.last, x.ended, x.took = s, time.Now(), time.Since(began)
+	time.AfterFunc(x.took, x.forget)
+	return s, nil
+}
+
+// forget frees a survey that is too old.
+func (x *surveys) forget() {
+	_ = x.making.Acquire(context.Background(), 1) // no survey lasts
+	defer x.making.Release(1)
+	if time.Since(x.ended) >= x.took {
+		x.last = bmcSurvey{}
+	}
+}
+
+func (c control) surveyAnew(ctx context.Context) (s bmcSurvey, err error) {
+	err = c.sweep.Survey(ctx, "", func(r *sweep.Result) {
 		b := wireBMC(r)
 		s.count.Add(&b)
 		d := deviceOf(&b)
@@ -193,10 +231,10 @@ func (c control) surveyBMCs(ctx context.Context, cluster string) (s bmcSurvey, e
 		}
 	})
 	if err != nil {
-		return s, apiError(wire.Order{Cluster: cluster}, err)
+		return s, apiError(wire.Order{}, err)
 	}
 	slices.SortFunc(s.bad, func(a, b wire.BMC) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Problem, b.Problem))
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
 	})
 	return s, nil
 }

@@ -18,23 +18,23 @@ import (
 )
 
 // Nodes implements api.Daemon.
-func (c control) Nodes(ctx context.Context, cluster string, most int) (wire.Nodes, error) {
-	bmcs, err := c.surveyBMCs(ctx, cluster)
+func (c control) Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, error) {
+	if err := c.checkCluster(f.Cluster); err != nil {
+		return wire.Nodes{}, err
+	}
+	bmcs, err := c.surveyBMCs(ctx)
 	if err != nil {
 		return wire.Nodes{}, err
 	}
 	var all wire.Nodes
-	for _, name := range c.clusterNames(cluster) {
+	for _, name := range c.clusterNames(f.Cluster) {
 		list, err := c.nodesIn(name, bmcs.devices)
 		if err != nil {
 			return wire.Nodes{}, apiError(wire.Order{Cluster: name}, err)
 		}
 		all.Nodes = append(all.Nodes, list...)
 	}
-	if most > 0 {
-		all = all.MostUrgent(most)
-	}
-	return all, nil
+	return all.Cut(f), nil
 }
 
 // nodesIn lists the Nodes of one cluster. devices are those of all clusters.

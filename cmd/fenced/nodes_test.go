@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,12 +19,14 @@ import (
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // TestNodeIsFenceableOnlyByADependableLevel: a Node that a check covers could be fenced if every
@@ -307,4 +314,52 @@ func TestRefusedAccountIsNamed(t *testing.T) {
 	blocked := []wire.Blocked{{Cluster: "c", Node: "n-1", Reason: "BMCAuth", Next: "x"}, {Cluster: "c", Node: "n-5", Reason: "BMCUnreachable", Next: "x"}, {Cluster: "c", Node: "n-9", Reason: "BMCAuth", Next: "x"}}
 	explainBlocked(blocked, fleet)
 	assert.Equal(t, []string{nextOfAccount(&file), "x", "x"}, []string{blocked[0].Next, blocked[1].Next, blocked[2].Next})
+}
+
+// slowly is oneHost, for which it takes a second to say what forbids it.
+type slowly struct {
+	oneHost
+	asked *atomic.Int32
+}
+
+func (s slowly) Forbidden(context.Context, hosts.Subject) []reason.Refusal {
+	s.asked.Add(1)
+	time.Sleep(time.Second)
+	return nil
+}
+
+// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than it took.
+func TestSurveysAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		s := sweep.New(sweep.Options{Engine: slowly{asked: &asked}, Concurrency: 1})
+		c := control{sweep: s, surveys: newSurveys()}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err := c.surveyBMCs(ctx)
+		require.ErrorContains(t, err, "has not been read")
+		var work sync.WaitGroup
+		defer work.Wait()
+		work.Go(func() { assert.NoError(t, s.Run(ctx)) })
+		synctest.Wait()
+		for _, want := range []int32{1, 2} {
+			var asking sync.WaitGroup
+			for range 3 {
+				asking.Go(func() {
+					found, err := c.surveyBMCs(ctx)
+					assert.NoError(t, err)
+					assert.Len(t, found.devices, 1)
+				})
+			}
+			asking.Wait()
+			time.Sleep(900 * time.Millisecond)
+			must.Do(c.surveyBMCs(ctx))(t)
+			assert.Equal(t, want, asked.Load())
+			time.Sleep(200 * time.Millisecond)
+			require.NoError(t, c.surveys.making.Acquire(ctx, 1))
+			assert.Empty(t, c.surveys.last.devices, "it is not kept")
+			c.surveys.making.Release(1)
+		}
+		cancel()
+	})
 }

@@ -205,7 +205,7 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
-	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, reloader: d.reloader, clusters: d.clusters, version: version}
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, reloader: d.reloader, clusters: d.clusters, surveys: newSurveys(), version: version}
 	server := api.NewServer(people, api.Roles(d.cfg.Control.Roles), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {

@@ -140,16 +140,21 @@ func (ps *probes) readsOnSince(ctx context.Context, t remediate.Target, since ti
 	if err != nil {
 		return false
 	}
-	devices, on := 0, 0
+	type place struct{ level, device int }
+	devices, on := 0, map[place]bool{}
 	for _, l := range h.Levels {
 		devices += len(l.Devices)
 	}
-	for _, last := range ps.opt.LastChecks(ps.opt.Name, h.Name) {
-		if last.At.After(since) && last.Reason == "" && last.Power == bmc.On && last.Identity != guard.IdentityDiffers {
-			on++
+	for _, last := range ps.opt.LastChecks(ps.opt.Name, h.Name) { // a device is listed twice while a host changes its Node
+		if !last.At.After(since) {
+			continue
 		}
+		if last.Reason != "" || last.Power != bmc.On || last.Identity == guard.IdentityDiffers {
+			return false
+		}
+		on[place{last.Level, last.Device}] = true
 	}
-	return devices > 0 && on == devices
+	return devices > 0 && len(on) == devices
 }
 
 // probe reads a target before its run starts: first the BMC, then the cluster, so that the

@@ -17,15 +17,16 @@ func (s *Server) bmcs(ctx context.Context, r *http.Request) (wire.BMCs, error) {
 }
 
 func (s *Server) nodes(ctx context.Context, r *http.Request) (wire.Nodes, error) {
-	q, most := r.URL.Query(), 0
+	q := r.URL.Query()
+	f := wire.NodesFilter{Cluster: q.Get("cluster"), Of: q.Get("of")}
 	if text := q.Get("most"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
 			return wire.Nodes{}, BadRequest(fmt.Sprintf("most=%q is not a number above 0", text), "")
 		}
-		most = n
+		f.Most = n
 	}
-	n, err := s.daemon.Nodes(ctx, q.Get("cluster"), most)
+	n, err := s.daemon.Nodes(ctx, f)
 	n.Nodes = orEmpty(n.Nodes)
 	for i := range n.Nodes {
 		n.Nodes[i].Checks, n.Nodes[i].BMCs = orEmpty(n.Nodes[i].Checks), orEmpty(n.Nodes[i].BMCs)
@@ -68,11 +69,20 @@ func (c *Client) Nodes(ctx context.Context, cluster string) (Reply[wire.Nodes], 
 	return ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", inCluster(cluster), nil)
 }
 
-// UrgentNodes asks for so many, the most urgent, and for the count of all by state.
-func (c *Client) UrgentNodes(ctx context.Context, cluster string, most int) (Reply[wire.Nodes], error) {
+// UrgentNodes asks for so many, the most urgent, and for the count of all by state. A daemon of an earlier version answers with all.
+func (c *Client) UrgentNodes(ctx context.Context, cluster string, most int) (wire.Nodes, error) {
 	q := inCluster(cluster)
 	q.Set("most", strconv.Itoa(most))
-	return ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", q, nil)
+	r, err := ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", q, nil)
+	return r.Value.Cut(wire.NodesFilter{Most: most}), err
+}
+
+// NodeOf asks for one Node, or for the Machine "namespace/name". A daemon of an earlier version answers with all.
+func (c *Client) NodeOf(ctx context.Context, cluster, of string) (wire.Nodes, error) {
+	q := inCluster(cluster)
+	q.Set("of", of)
+	r, err := ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", q, nil)
+	return r.Value.Cut(wire.NodesFilter{Of: of}), err
 }
 
 // BMCs asks what is known about all devices. An empty cluster means all.

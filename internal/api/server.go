@@ -37,9 +37,8 @@ type Daemon interface {
 	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
 	Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error)
-	// Nodes says of each Node whether it could be fenced; an empty cluster means all. With most above 0 only so many are told, the
-	// most urgent, and all are counted.
-	Nodes(ctx context.Context, cluster string, most int) (wire.Nodes, error)
+	// Nodes says of each Node whether it could be fenced; an empty cluster means all.
+	Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, error)
 	// BMCs gives what is known about the devices that switch power; an empty cluster
 	// means all.
 	BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error)

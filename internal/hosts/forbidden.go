@@ -32,7 +32,11 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 	if why := c.opt.View.OtherNodeWithUUID(s.Node, s.SystemUUID); s.Node != "" && why != "" { // I9
 		list = append(list, reason.Refusal{Reason: reason.DuplicateUUID, Message: why})
 	}
-	if b, m := bareMetalHost(c.opt.View, t), c.opt.View.MachineOf(c.targetNamed(cmp.Or(s.Node, s.Machine))); b != nil && m != nil {
+	b := bareMetalHost(c.opt.View, t)
+	if b == nil {
+		return list
+	}
+	if m := c.opt.View.MachineOf(c.targetNamed(cmp.Or(s.Node, s.Machine))); m != nil {
 		if why := b.PowerForbidden(s.Machine, cmp.Or(m.Consumer(), b.ConsumerRef), s.Node != "", false); why != "" { // I22
 			list = append(list, reason.Refusal{Reason: reason.PowerOwner, Message: why})
 		}
@@ -72,10 +76,12 @@ func (h *Hosts) forbidden(c *Cluster, s Subject) (list []reason.Refusal) {
 // unenrolled returns why a device of the subject that cannot prove its identity does not count as
 // enrolled. It is "" if each such device is enrolled.
 func (c *Cluster) unenrolled(s Subject) string {
-	want := c.expected(s.Host, s.target(), false)
 	for _, l := range s.Host.Levels {
 		for _, d := range l.Devices {
-			if !d.Identifies() && s.Host.IdentityMode != identityOff && enrolledVerdict(want) == guard.IdentityNotEnrolled {
+			if d.Identifies() || s.Host.IdentityMode == identityOff {
+				continue
+			}
+			if want := c.expected(s.Host, s.target(), false); enrolledVerdict(want) == guard.IdentityNotEnrolled {
 				return cmp.Or(want.pin.Revoked, want.pin.Contradicted, "nobody has enrolled "+s.Host.Address()+" for this host")
 			}
 		}

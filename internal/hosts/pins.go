@@ -56,7 +56,7 @@ func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
 	after := p.readTo
 	p.mu.Unlock()
 	list, err := state.LoadPins(ctx, s, after)
-	if after > 0 && errors.Is(err, state.ErrUnreadable) { // which of all pins?
+	if after > 0 && err != nil && ctx.Err() == nil { // which of all pins cannot be read, or the store cannot tell what has changed
 		list, err = state.LoadPins(ctx, s, 0)
 	}
 	if list == nil && err != nil {

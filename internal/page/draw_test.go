@@ -304,6 +304,7 @@ func TestMostUrgentNodesHaveACell(t *testing.T) {
 	assert.Contains(t, text, fmt.Sprintf("node-%05d: %s", maxCells+1, wire.NodeUnhealthy))
 	assert.NotContains(t, text, fmt.Sprintf("node-%05d: %s", maxCells, wire.NodeHealthy))
 	assert.Contains(t, text, "<p class=\"dim\">3 Nodes have no cell")
+	assert.NotRegexp(t, `>Rack [^<]*<span class="count">`, text, "nobody counts what has no cell")
 	assert.Contains(t, text, fmt.Sprintf("Nodes <span class=\"count\">(%d)</span>", maxCells+3))
 	assert.Contains(t, text, fmt.Sprintf("%d %s", maxCells+2, wire.NodeHealthy))
 }

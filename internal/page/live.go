@@ -221,7 +221,7 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	next := &snapshot{at: now, status: onlyCluster(st.Value, h.cluster), nodes: nodes.Value}
+	next := &snapshot{at: now, status: onlyCluster(st.Value, h.cluster), nodes: nodes}
 	if h.snap != nil {
 		next.bmcs = h.snap.bmcs
 	}
@@ -421,10 +421,17 @@ func (h *hub) readNode(ctx context.Context, p place) (r nodeRead, err error) {
 			r.bmcs = append(r.bmcs, *b)
 		}
 	}
-	for i := range h.snap.nodes.Nodes {
-		if n := &h.snap.nodes.Nodes[i]; of(n.Cluster, n.Node, n.Machine) {
-			r.node = n
+	known := h.snap.nodes.Nodes
+	isThis := func(n wire.Node) bool { return of(n.Cluster, n.Node, n.Machine) }
+	if h.snap.nodes.More > 0 && !slices.ContainsFunc(known, isThis) { // not one of the most urgent
+		found, err := h.client.NodeOf(ctx, x.Value.Cluster, cmp.Or(x.Value.Node, x.Value.Machine))
+		if err != nil {
+			return r, err
 		}
+		known = found.Nodes
+	}
+	if i := slices.IndexFunc(known, isThis); i >= 0 {
+		r.node = &known[i]
 	}
 	for _, c := range h.snap.status.Clusters {
 		for _, held := range c.Holds {

@@ -214,10 +214,10 @@ func TestWhoWentAwaySaysNothing(t *testing.T) {
 	require.Equal(t, http.StatusOK, get(s, s.path, nil).Code)
 	s.hub.snap.at = time.Time{}
 	ctx, leave := context.WithCancel(t.Context())
-	d.asking = leave
+	d.change(func() { d.asking = leave })
 	_, err := s.hub.look(ctx, place{kind: "overview"})
 	require.ErrorIs(t, err, context.Canceled)
-	d.asking = nil
+	d.change(func() { d.asking = nil }) // the daemon may still answer
 	assert.Zero(t, s.hub.away.Since)
 	assert.NotContains(t, get(s, s.path, nil).Body.String(), "fenced is away")
 }
@@ -279,4 +279,15 @@ func TestOverFewConnections(t *testing.T) {
 	await(t, node, "s-noderuns", "RestoreNode")
 	await(t, run, "s-run", "labels are back")
 	assert.LessOrEqual(t, dials.Load(), int64(3))
+}
+
+// TestPageOfANodeWithoutACell: the page of a Node that is not among the most urgent tells what the others tell.
+func TestPageOfANodeWithoutACell(t *testing.T) {
+	d := scene(noon)
+	s, _ := pageOf(t, d, "")
+	path := s.path + "node?node=" + d.nodes[0].Node + "&cluster=" + d.nodes[0].Cluster
+	whole := get(s, path, nil).Body.String()
+	require.Contains(t, whole, "Could be fenced")
+	s.hub.snap.nodes = wire.Nodes{Nodes: d.nodes[1:2], More: len(d.nodes) - 1}
+	assert.Contains(t, get(s, path, nil).Body.String(), "Could be fenced")
 }

@@ -101,7 +101,7 @@ func mapOf(s *snapshot, ids *names, d *draft) *part {
 		for end < len(list) && list[end].Cluster == list[i].Cluster && list[end].Zone == list[i].Zone {
 			end++
 		}
-		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters))
+		zones.parts = append(zones.parts, zoneOf(list[i:end], ids, remarks, few, severalClusters, s.nodes.More > 0))
 		i = end
 	}
 	ids.sweep()
@@ -126,7 +126,7 @@ func legendOf(n *wire.Nodes) legend {
 }
 
 // zoneOf draws the racks of a zone.
-func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters bool) *part {
+func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severalClusters, some bool) *part {
 	first := &list[0]
 	title := "Zone " + first.Zone
 	if first.Zone == "" {
@@ -147,8 +147,12 @@ func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severa
 		if list[i].Rack == "" {
 			name = "No rack"
 		}
-		r := &part{id: rid, open: fmt.Sprintf(`<div class="rack" id="%s"><h4 id="%s-h">%s <span class="count">(%d)</span></h4><ul class="cells" aria-labelledby="%s-h">`,
-			rid, rid, text(name), end-i, rid), shut: "</ul></div>"}
+		count := fmt.Sprintf(` <span class="count">(%d)</span>`, end-i)
+		if some { // others of the rack may have no cell
+			count = ""
+		}
+		r := &part{id: rid, open: fmt.Sprintf(`<div class="rack" id="%s"><h4 id="%s-h">%s%s</h4><ul class="cells" aria-labelledby="%s-h">`,
+			rid, rid, text(name), count, rid), shut: "</ul></div>"}
 		for j := i; j < end; j++ {
 			c := cellOf(&list[j], ids, remarks, few)
 			r.parts = append(r.parts, &part{id: c.ID, model: c, draw: c.draw})

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -46,13 +47,15 @@ func (d *daemon) Status(context.Context) (wire.Status, error) {
 	if d.asking != nil {
 		d.asking()
 	}
-	return d.status, d.err
+	st := d.status
+	st.Clusters = slices.Clone(st.Clusters) // the server fills in what is absent
+	return st, d.err
 }
 
-func (d *daemon) Nodes(_ context.Context, cluster string, most int) (wire.Nodes, error) {
+func (d *daemon) Nodes(_ context.Context, f wire.NodesFilter) (wire.Nodes, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return cluster == "" || n.Cluster == cluster })}.MostUrgent(most), d.err
+	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return f.Cluster == "" || n.Cluster == f.Cluster })}.Cut(f), d.err
 }
 
 func (d *daemon) BMCs(_ context.Context, f wire.BMCFilter) (wire.BMCs, error) {

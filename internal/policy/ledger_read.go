@@ -44,7 +44,7 @@ type Protected struct {
 	Nodes, Machines []string
 }
 
-// Overview returns the Overview. Apart from the names, its cost grows with the targets that are not healthy.
+// Overview returns the Overview. Apart from the names, and the types of the Nodes' conditions, its cost grows with the targets that are not healthy.
 func (l *Ledger) Overview(now time.Time) Overview {
 	now = l.Advance(now)
 	some := l.involved("")

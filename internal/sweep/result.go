@@ -95,7 +95,9 @@ func (s *Sweep) Select(ctx context.Context, cluster string, want func(*Result) b
 		whole := e.result(time.Now())
 		s.mu.Unlock()
 		whole.Refused, whole.Findings = r.Refused, append(whole.Findings, r.Findings...)
-		out = append(out, whole)
+		if want(&whole) { // it may have been polled since
+			out = append(out, whole)
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -135,13 +137,13 @@ func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *e
 	if !read {
 		return &reason.Refusal{Reason: reason.NotSynced, Message: "the inventory has not been read yet"}
 	}
-	for {
+	for ctx.Err() == nil {
 		s.refused(ctx, found)
 		for i := range found {
 			yield(&found[i], entries[i])
 		}
 		if len(lists) == 0 {
-			return ctx.Err()
+			return nil
 		}
 		found, entries = found[:0], entries[:0]
 		s.mu.Lock()
@@ -153,6 +155,7 @@ func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *e
 		s.mu.Unlock()
 		lists = lists[min(len(lists), perLock):]
 	}
+	return ctx.Err()
 }
 
 // resultsOf returns the results for the devices of one host.

@@ -37,6 +37,24 @@ const (
 	NodeUncovered   = "Uncovered" // no check covers it
 )
 
+// NodesFilter says which Nodes are asked for: all, if it is empty.
+type NodesFilter struct {
+	Cluster string
+	Of      string // a Node, or the "namespace/name" of a Machine
+	Most    int    // above 0: at most so many, the most urgent
+}
+
+// Cut leaves those that are asked for of the Nodes of the cluster.
+func (n Nodes) Cut(f NodesFilter) Nodes {
+	if f.Of != "" {
+		n.Nodes = slices.DeleteFunc(slices.Clone(n.Nodes), func(x Node) bool { return x.Node != f.Of && x.Machine != f.Of })
+	}
+	if f.Most > 0 && n.States == nil {
+		return n.MostUrgent(f.Most)
+	}
+	return n
+}
+
 // NodeStates lists the states, the most urgent first.
 var NodeStates = []string{NodeHeld, NodeRemediating, NodeWaiting, NodeBlocked, NodeUnseen, NodeUnhealthy, NodeOnHold, NodeUnfenceable, NodeHealthy, NodeUncovered}
 
@@ -48,7 +66,7 @@ func (n Nodes) MostUrgent(most int) Nodes {
 	}
 	out := Nodes{States: maps.Clone(room), More: max(0, len(n.Nodes)-most), Nodes: make([]Node, 0, min(len(n.Nodes), most))}
 	order := slices.Clone(NodeStates)
-	for state := range room { // of another version
+	for _, state := range slices.Sorted(maps.Keys(room)) { // of another version
 		if !slices.Contains(order, state) {
 			order = append(order, state)
 		}

@@ -41,10 +41,10 @@ func (c *crowd) Status(context.Context) (wire.Status, error) {
 		Name: "prod", Mode: "evaluate", Armed: true, Owner: true, Nodes: crowdNodes, Checks: []wire.CheckStatus{}, Deviating: []wire.TargetStatus{}}}}, nil
 }
 
-func (c *crowd) Nodes(_ context.Context, _ string, most int) (wire.Nodes, error) {
+func (c *crowd) Nodes(_ context.Context, f wire.NodesFilter) (wire.Nodes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return wire.Nodes{Nodes: c.nodes}.MostUrgent(most), nil
+	return wire.Nodes{Nodes: append([]wire.Node{}, c.nodes...)}.Cut(f), nil
 }
 
 func (*crowd) BMCs(context.Context, wire.BMCFilter) (wire.BMCs, error) {

@@ -203,7 +203,7 @@ func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, erro
 	return s.ListAfter(ctx, kind, 0)
 }
 
-// ListAfter implements state.Tracking. etcd compares the versions, so that it sends only what has changed.
+// ListAfter implements state.Tracking. etcd compares the versions, so that it sends only what has changed, if that fits in one page.
 func (s *store) ListAfter(ctx context.Context, kind state.Kind, version uint64) ([]state.Record, error) {
 	if err := state.CheckKind(kind); err != nil {
 		return nil, fmt.Errorf("list %s records: %w", kind, err)
@@ -230,6 +230,9 @@ func (s *store) ListAfter(ctx context.Context, kind state.Kind, version uint64) 
 			}
 			var found []state.Record
 			for _, kv := range resp.Kvs {
+				if uint64(kv.ModRevision) <= version {
+					continue
+				}
 				r, err := s.unpack(ctx, kind, kv, at)
 				if err != nil {
 					return err
@@ -238,6 +241,7 @@ func (s *store) ListAfter(ctx context.Context, kind state.Kind, version uint64) 
 			}
 			list, revision, more = append(list, found...), at, resp.More
 			if more {
+				ops = ops[:2] // with the filter etcd reads all that follows, for each page
 				from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 			}
 			return nil
