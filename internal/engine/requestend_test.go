@@ -254,29 +254,33 @@ func TestLostRunIsReleasedWhenItsHostReadsOn(t *testing.T) {
 				must.Do(state.SaveRun(t.Context(), backup, r))(t)
 			}
 			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-			last := hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches}
+			on := hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches}
+			last := []hosts.LastCheck{on}
 			var mu sync.Mutex
 			e := running(t, w, backup, func(o *engine.Options) {
 				responding(w)(o)
 				o.LastChecks = func(string, string) []hosts.LastCheck {
 					mu.Lock()
 					defer mu.Unlock()
-					return []hosts.LastCheck{last}
+					return last
 				}
 			})
-			check := func(c hosts.LastCheck) {
+			check := func(list ...hosts.LastCheck) {
 				mu.Lock()
-				last = c
+				last = list
 				mu.Unlock()
 				time.Sleep(time.Minute)
 			}
-			for why, c := range map[string]hosts.LastCheck{
-				"read On before":          last,
-				"reads Off":               {Power: bmc.Off, At: time.Now().Add(time.Hour), Identity: guard.IdentityMatches},
-				"another machine's is On": {Power: bmc.On, At: time.Now().Add(time.Hour), Identity: guard.IdentityDiffers},
-				"cannot be read":          {Reason: reason.OfBMC(string(bmc.KindUnreachable)), At: time.Now().Add(time.Hour)},
+			later := func(c hosts.LastCheck) hosts.LastCheck { c.At = time.Now().Add(time.Hour); return c }
+			off := later(hosts.LastCheck{Power: bmc.Off, Identity: guard.IdentityMatches})
+			for why, list := range map[string][]hosts.LastCheck{
+				"read On before":           {on},
+				"reads Off":                {off},
+				"listed twice, On and Off": {later(on), off}, // while its host changes its Node
+				"another machine's is On":  {later(hosts.LastCheck{Power: bmc.On, Identity: guard.IdentityDiffers})},
+				"cannot be read":           {later(hosts.LastCheck{Reason: reason.OfBMC(string(bmc.KindUnreachable))})},
 			} {
-				check(c)
+				check(list...)
 				q, told := asked(w)
 				require.NotNil(t, q, why)
 				require.True(t, q.Power.HasFinalizer, why)

@@ -97,6 +97,9 @@ func (w *World) bringLostBack() {
 		}
 		if h.offByFenced() {
 			w.note(h.Name, "people find it off, without a run")
+			for _, o := range h.Outlets { // a run that is lost may have switched them off, too
+				o.On = true
+			}
 			h.Power(true, "foreign hand")
 		}
 		if q := w.api.Asked["m-"+h.Name]; q != nil && q.Deleting { // as fenced says of such a request
