@@ -189,6 +189,9 @@ type surveys struct {
 	took   time.Duration
 }
 
+// maxShared bounds how old a survey can be: a daemon that was stopped in the middle of one has taken long.
+const maxShared = 10 * time.Second
+
 func newSurveys() *surveys { return &surveys{making: semaphore.NewWeighted(1)} }
 
 // surveyBMCs surveys the devices of all clusters. The result is shared: nobody changes it.
@@ -206,7 +209,7 @@ func (c control) surveyBMCs(ctx context.Context) (bmcSurvey, error) {
 	if err != nil {
 		return s, err
 	}
-	x.last, x.ended, x.took = s, time.Now(), time.Since(began)
+	x.last, x.ended, x.took = s, time.Now(), min(time.Since(began), maxShared)
 	time.AfterFunc(x.took, x.forget)
 	return s, nil
 }
