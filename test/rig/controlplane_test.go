@@ -61,6 +61,18 @@ func TestAPIServerGoesAndReturns(t *testing.T) {
 	must.Do(c.CreateNode(ctx, rig.Node{Name: "once"}))(t)
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, "once", metav1.DeleteOptions{}))
 	url := c.URL()
+	// kube-controller-manager ends if the API server goes while it starts: its namespace controller, which is among the last to start, has done something.
+	must.Do(c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{}))(t)
+	require.NoError(t, c.Client().CoreV1().Namespaces().Delete(ctx, "gone", metav1.DeleteOptions{}))
+	for {
+		_, err := c.Client().CoreV1().Namespaces().Get(ctx, "gone", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			break
+		}
+		require.NoError(t, err)
+		require.NoError(t, ctx.Err())
+		time.Sleep(50 * time.Millisecond)
+	}
 
 	c.StopAPIServer()
 	_, err := c.Client().CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{})
