@@ -47,8 +47,9 @@ type Protected struct {
 // Overview returns the Overview. Apart from the names, and the types of the Nodes' conditions, its cost grows with the targets that are not healthy.
 func (l *Ledger) Overview(now time.Time) Overview {
 	now = l.Advance(now)
-	some := l.involved("")
+	some, entries := l.involved(""), map[CheckID]*checkEntry{}
 	for _, c := range l.checks {
+		entries[c.check.ID()] = c
 		list := slices.DeleteFunc(some[c], func(e *targetEntry) bool { return e.report != nil }) // the others come next
 		for _, e := range c.targets {
 			if e.report != nil {
@@ -61,7 +62,7 @@ func (l *Ledger) Overview(now time.Time) Overview {
 	types := conditionTypes(l.tables.nodes)
 	for i := range o.Checks {
 		k := &o.Checks[i]
-		c := l.entry(k.ID())
+		c := entries[k.ID()]
 		if k.Protects() {
 			o.Protected = append(o.Protected, c.protected(k))
 		}
