@@ -23,8 +23,10 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
@@ -337,6 +339,54 @@ func TestIsolationOutlastsADeadWebhook(t *testing.T) {
 		assert.Equal(t, 1, w.Isolations())
 		assert.Zero(t, k.cutOff.Load())
 	})
+}
+
+// slowLooks is an API server that takes its time for each look once a Node is saved, and for the isolation.
+type slowLooks struct {
+	engine.Kube
+	w               *world
+	look, write     time.Duration
+	began           time.Time // of the last look
+	reads           int       // of the BMC, until then
+	saved           bool
+	isolated, stale int
+}
+
+func (k *slowLooks) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
+	k.saved = true
+	return k.Kube.Backup(ctx, t)
+}
+
+func (k *slowLooks) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
+	k.began, k.reads = time.Now(), k.w.Reads()
+	if k.saved {
+		time.Sleep(k.look)
+	}
+	return k.Kube.Look(ctx, r, backups)
+}
+
+func (k *slowLooks) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	if a != remediate.IsolateNode {
+		return k.Kube.Act(ctx, r, a, backups, b)
+	}
+	time.Sleep(k.write)
+	if k.isolated++; k.w.Reads() == k.reads && time.Since(k.began) > power.ProofMaxAge {
+		k.stale++
+	}
+	return k.Kube.Act(ctx, r, a, backups, b)
+}
+
+// A proof that is nearly too old when the isolation is sent is renewed before: the API server may carry it out a moment later. // I1
+func TestIsolationBeginsWithAProofThatLasts(t *testing.T) {
+	for _, look := range []time.Duration{2 * time.Second, 3500 * time.Millisecond, 4500 * time.Millisecond, 4990 * time.Millisecond} {
+		scene(t, look.String(), func(t *testing.T, w *world, store *failingStore) {
+			k := &slowLooks{Kube: w, w: w, look: look, write: 900 * time.Millisecond}
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+			until(t, e, remediate.PowerOn)
+			assert.Equal(t, 1, k.isolated)
+			assert.Zero(t, k.stale, "the newest Off read is older than a proof may be when the Node is deleted")
+		})
+	}
 }
 
 // If the proof ends while the API server waits, the request is cancelled, and nothing is

@@ -222,13 +222,34 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 	return "", nil
 }
 
-// finalRead reads all levels once more, the run's as well, before a Node is isolated on a
-// person's confirmation. It returns why the Node must not be isolated. The next look shows the
-// contradiction to remediate.Next, even if no level answers then. // I26
+// finalRead reads once more what an isolation or a release of pods stands on, and returns why it must not be done: the device of
+// the proof, if that is about to grow old, or all levels before a Node is isolated on a person's confirmation.
 func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remediate.Action) string {
-	if a != remediate.IsolateNode || !run.IsolatesOnConfirmation() {
+	switch {
+	case a == remediate.ReleasePods, a == remediate.IsolateNode && !run.IsolatesOnConfirmation():
+		return p.renewProof(ctx)
+	case a == remediate.IsolateNode:
+		return p.finalReadOfAll(ctx, run)
+	}
+	return ""
+}
+
+// proofLeft is how long a proof must still last when a write begins: until the first check of the write, and for the read of that check.
+const proofLeft = 2 * writeCheck
+
+// renewProof reads once more if the proof would end before the write is checked for the first time: the API server may carry it out
+// until then. It returns why the host is no longer proven off; a proof that has ended already is for others to refuse. // I1
+func (p *powerAccess) renewProof(ctx context.Context) string {
+	now := time.Now()
+	if p.session == nil || !p.session.Proof.Proven(now) || p.session.Proof.Proven(now.Add(proofLeft)) {
 		return ""
 	}
+	return p.proofLost(ctx)
+}
+
+// finalReadOfAll reads all levels, the run's as well. The next look shows a contradiction to
+// remediate.Next, even if no level answers then. // I26
+func (p *powerAccess) finalReadOfAll(ctx context.Context, run remediate.Run) string {
 	reading, cancel := context.WithTimeout(ctx, finalReadTimeout)
 	defer cancel()
 	on, err := p.readAll(reading, run, run.Level+1)

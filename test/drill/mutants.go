@@ -80,7 +80,7 @@ func (m mutant) build(ctx context.Context, dir, out string) error {
 }
 
 // mutantSeeds is how many schedules may pass until a mutant is noticed.
-const mutantSeeds = 60
+const mutantSeeds = 120
 
 // noticeMutants plays each mutant until the checker says what it should, and returns an error if it never does.
 func noticeMutants(ctx context.Context, dir string, first uint64, side int, w io.Writer) error {

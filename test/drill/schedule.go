@@ -35,7 +35,7 @@ func (f fault) String() string {
 // storm is how long faults begin, and healedAfter when the last of them is ended, whatever it is.
 const (
 	storm       = 35 * time.Second
-	healedAfter = 50 * time.Second
+	healedAfter = 65 * time.Second
 )
 
 var hostNames = []string{"host-1", "host-2", "host-3", "host-4", "host-5"}
@@ -47,11 +47,15 @@ func draw(seed uint64) (all []fault) {
 	upTo := func(d time.Duration) time.Duration {
 		return time.Duration(r.Int64N(int64(d))).Round(100 * time.Millisecond)
 	}
-	if seed%4 == 0 { // what is sent right before a long partition may arrive when that heals
+	if seed%4 == 0 { // what is sent right before a long partition may arrive when that heals: the run gives up and powers on 42 s after it has sent its DELETE
+		lasts := 20*time.Second + upTo(18*time.Second)
+		if r.IntN(3) > 0 {
+			lasts = 43*time.Second + upTo(7*time.Second)
+		}
 		all = append(all,
 			fault{At: upTo(2 * time.Second), What: "hang " + hostNames[0]},
-			fault{After: saved(remediate.IsolateNode), Times: 1, At: time.Duration(r.IntN(4)) * time.Millisecond, Lasts: 20*time.Second + upTo(18*time.Second), What: pick(mute, mute, mute, cut) + " owner" + pick(">", ">", "-") + api})
-		if r.IntN(2) == 0 {
+			fault{After: saved(remediate.BackupNode), Times: 1, At: time.Duration(6+r.IntN(16)) * time.Millisecond, Lasts: lasts, What: pick(mute, mute, mute, cut) + " owner" + pick(">", ">", "-") + api})
+		if r.IntN(4) == 0 {
 			all = append(all, fault{After: saved(remediate.IsolateNode), Times: 1, At: upTo(20 * time.Second), Lasts: time.Second + upTo(25*time.Second), What: pick("kill", "stop") + " owner"})
 		}
 		return all

@@ -57,7 +57,7 @@ type host struct {
 }
 
 // bootDelay is much shorter than that of a server, and long enough that something can happen in it.
-const bootDelay = 10 * time.Second
+const bootDelay = 15 * time.Second
 
 // password is that of every BMC.
 const user, password = "fence", "the-right-one"
