@@ -3,7 +3,9 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -138,7 +140,11 @@ func (s *Sweep) each(ctx context.Context, of func(*hosts.Subject) bool, yield fu
 		return &reason.Refusal{Reason: reason.NotSynced, Message: "the inventory has not been read yet"}
 	}
 	for ctx.Err() == nil {
-		s.refused(ctx, found)
+		var work sync.WaitGroup
+		for part := range slices.Chunk(found, perLock/runtime.GOMAXPROCS(0)+1) { // people wait for it
+			work.Go(func() { s.refused(ctx, part) })
+		}
+		work.Wait()
 		for i := range found {
 			yield(&found[i], entries[i])
 		}
