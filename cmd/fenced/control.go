@@ -56,7 +56,7 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 		cluster := clusterStatus(cs, found.Report)
 		cluster.Next = nextOfProblem(&cs, c.clusters.kubeconfig(cs.Name))
 		if err == nil && unread == nil {
-			cover := fleet{cluster: cs.Name, found: found, devices: bmcs.devices}.cover()
+			cover := fleet{cluster: cs.Name, found: found, devices: bmcs.devices[cs.Name]}.cover()
 			cluster.Cover = &cover
 			cluster.Hint = strings.Join(slices.DeleteFunc([]string{cluster.Hint, uncheckedHint(cover, c.sweep.IsOff())}, func(h string) bool { return h == "" }), "; ")
 			addSlips(cluster.Checks, found.Slips)

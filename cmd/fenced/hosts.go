@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,59 +30,38 @@ import (
 
 // inventory is the administrator's inventory, with passwords read at each use.
 type inventory struct {
-	entries []*config.HostEntry // in the order of compareEntry, each name once
+	// entries are by cluster, and by what they are about: the name of a Node, or the "namespace/name" of a Machine.
+	entries map[string]map[string]*config.HostEntry
 	unread  error
 }
 
-// newInventory makes the inventory of what hosts.d holds, whose entries it keeps.
+// newInventory makes the inventory of what hosts.d holds, whose entries it keeps. Of several of one name, which are refused, it
+// keeps the last one.
 func newInventory(h config.Hosts) inventory {
-	all := make([]*config.HostEntry, 0, len(h.Entries))
-	for i := range h.Entries {
-		all = append(all, &h.Entries[i])
-	}
-	slices.SortStableFunc(all, func(a, b *config.HostEntry) int { return compareEntry(a, b.Cluster, b.Of()) })
-	last := all[:0]
-	for i, e := range all {
-		if i+1 == len(all) || compareEntry(all[i+1], e.Cluster, e.Of()) != 0 { // of several, which are refused, the last one
-			last = append(last, e)
+	i := inventory{map[string]map[string]*config.HostEntry{}, h.Unread}
+	for _, e := range h.Entries {
+		if i.entries[e.Cluster] == nil {
+			i.entries[e.Cluster] = map[string]*config.HostEntry{}
 		}
+		i.entries[e.Cluster][e.Of()] = e
 	}
-	return inventory{last, h.Unread}
+	return i
 }
 
-// compareEntry orders entries by their cluster, and what they are about: the name of a Node, or the "namespace/name" of a Machine.
-func compareEntry(e *config.HostEntry, cluster, of string) int {
-	return cmp.Or(strings.Compare(e.Cluster, cluster), strings.Compare(e.Of(), of))
-}
-
-// entry finds an entry by a search: a hundred thousand in a map would take three times the memory. It is nil if there is none.
-func (h inventory) entry(cluster, of string) *config.HostEntry {
-	at, found := slices.BinarySearchFunc(h.entries, of, func(e *config.HostEntry, of string) int { return compareEntry(e, cluster, of) })
-	if !found {
-		return nil
-	}
-	return h.entries[at]
-}
-
-// List implements hosts.Inventory, in name order.
-func (h inventory) List(cluster string) (names []string) {
-	for _, e := range h.entries {
-		if e.Cluster == cluster {
-			names = append(names, e.Of())
-		}
-	}
-	return names
+// List implements hosts.Inventory.
+func (h inventory) List(cluster string) []string {
+	return slices.Collect(maps.Keys(h.entries[cluster]))
 }
 
 // Protected implements hosts.Inventory.
 func (h inventory) Protected(cluster, of string) bool {
-	e := h.entry(cluster, of)
+	e := h.entries[cluster][of]
 	return e != nil && e.Protected
 }
 
 // Refused implements hosts.Inventory.
 func (h inventory) Refused(cluster, of string) string {
-	if e := h.entry(cluster, of); e != nil && e.Refused != nil {
+	if e := h.entries[cluster][of]; e != nil && e.Refused != nil {
 		return strings.ReplaceAll(e.Refused.Error(), "\n", "; ") + ": " + wire.CorrectFiles
 	}
 	return ""
@@ -97,7 +77,7 @@ func (h inventory) Unread() string {
 
 // Bare implements hosts.Inventory.
 func (h inventory) Bare(cluster, of string) *bmc.Host {
-	if e := h.entry(cluster, of); e != nil {
+	if e := h.entries[cluster][of]; e != nil {
 		return &e.Host
 	}
 	return nil
@@ -106,7 +86,7 @@ func (h inventory) Bare(cluster, of string) *bmc.Host {
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
 func (h inventory) Find(ctx context.Context, cluster, of string) (bmc.Host, bool, error) {
-	e := h.entry(cluster, of)
+	e := h.entries[cluster][of]
 	if e == nil {
 		return bmc.Host{}, false, nil
 	}
@@ -163,7 +143,23 @@ func (c control) BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error) 
 	if err := c.checkCluster(f.Cluster); err != nil {
 		return wire.BMCs{}, err
 	}
-	found, err := c.sweep.Select(ctx, f.Cluster, func(r *sweep.Result) bool {
+	of := func(s *hosts.Subject) bool {
+		return (f.Cluster == "" || s.Cluster == f.Cluster) && (f.Of == "" || s.Node == f.Of || s.Machine == f.Of)
+	}
+	if f.Undependable { // whoever asks for these has mostly just asked for the status
+		surveyed, err := c.surveyBMCs(ctx)
+		if err != nil {
+			return wire.BMCs{}, err
+		}
+		type host struct{ cluster, node, machine string }
+		bad, asked := map[host]bool{}, of
+		for i := range surveyed.bad {
+			b := &surveyed.bad[i]
+			bad[host{b.Cluster, b.Node, b.Machine}] = true
+		}
+		of = func(s *hosts.Subject) bool { return asked(s) && bad[host{s.Cluster, s.Node, s.Machine}] }
+	}
+	found, err := c.sweep.Select(ctx, of, func(r *sweep.Result) bool {
 		b := wireBMC(r)
 		return f.Wants(&b)
 	})
@@ -175,22 +171,25 @@ func (c control) BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error) 
 
 // bmcSurvey is what is known about the devices of all hosts, as far as it says which could be relied on.
 type bmcSurvey struct {
-	devices []device
+	devices map[string][]device // by cluster
 	count   wire.BMCCount
 	bad     []wire.BMC // those that could not be, and those that refuse their account, in the order of BMCs
 }
 
-// surveys shares a survey among those who ask while it is made, or until it is as old as it took: the page asks for the status and for
-// the Nodes, one right after the other, and a hundred thousand devices take a second.
+// surveys shares a survey among those who ask while it is made, or until it is some times as old as it took: the page asks for the status, for
+// the Nodes and for the devices that are not dependable, one right after the other, and each answer takes longer than the survey.
 type surveys struct {
 	making *semaphore.Weighted // guards the rest
 	last   bmcSurvey
 	ended  time.Time
-	took   time.Duration
+	shared time.Duration // for so long after it ended
 }
 
-// maxShared bounds how old a survey can be: a daemon that was stopped in the middle of one has taken long.
-const maxShared = 10 * time.Second
+// A survey is shared for a few times as long as it took. maxShared bounds that: a daemon that was stopped in the middle of one has taken long.
+const (
+	sharedTimes = 3
+	maxShared   = 10 * time.Second
+)
 
 func newSurveys() *surveys { return &surveys{making: semaphore.NewWeighted(1)} }
 
@@ -201,7 +200,7 @@ func (c control) surveyBMCs(ctx context.Context) (bmcSurvey, error) {
 		return bmcSurvey{}, err
 	}
 	defer x.making.Release(1)
-	if time.Since(x.ended) < x.took {
+	if time.Since(x.ended) < x.shared {
 		return x.last, nil
 	}
 	began := time.Now()
@@ -209,8 +208,8 @@ func (c control) surveyBMCs(ctx context.Context) (bmcSurvey, error) {
 	if err != nil {
 		return s, err
 	}
-	x.last, x.ended, x.took = s, time.Now(), min(time.Since(began), maxShared)
-	time.AfterFunc(x.took, x.forget)
+	x.last, x.ended, x.shared = s, time.Now(), min(sharedTimes*time.Since(began), maxShared)
+	time.AfterFunc(x.shared, x.forget)
 	return s, nil
 }
 
@@ -218,20 +217,16 @@ func (c control) surveyBMCs(ctx context.Context) (bmcSurvey, error) {
 func (x *surveys) forget() {
 	_ = x.making.Acquire(context.Background(), 1) // no survey lasts
 	defer x.making.Release(1)
-	if time.Since(x.ended) >= x.took {
+	if time.Since(x.ended) >= x.shared {
 		x.last = bmcSurvey{}
 	}
 }
 
 func (c control) surveyAnew(ctx context.Context) (s bmcSurvey, err error) {
-	err = c.sweep.Survey(ctx, "", func(r *sweep.Result) {
+	s.devices = map[string][]device{}
+	err = c.sweep.Survey(ctx, func(r *sweep.Result) {
 		b := wireBMC(r)
-		s.count.Add(&b)
-		d := deviceOf(&b)
-		s.devices = append(s.devices, d)
-		if d.told != nil {
-			s.bad = append(s.bad, b)
-		}
+		s.add(&b)
 	})
 	if err != nil {
 		return s, apiError(wire.Order{}, err)
@@ -240,6 +235,15 @@ func (c control) surveyAnew(ctx context.Context) (s bmcSurvey, err error) {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
 	})
 	return s, nil
+}
+
+func (s *bmcSurvey) add(b *wire.BMC) {
+	s.count.Add(b)
+	d := deviceOf(b)
+	s.devices[b.Cluster] = append(s.devices[b.Cluster], d)
+	if d.told != nil {
+		s.bad = append(s.bad, *d.told)
+	}
 }
 
 // LookAtBMCs implements api.Daemon.

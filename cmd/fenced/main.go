@@ -102,7 +102,7 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	if *check || *reload {
 		more = checkRestart
 	}
-	hosts, warnings, err := config.CheckHosts(*file, more, set...)
+	hosts, warnings, err := config.CheckHosts(*file, config.Hosts{}, more, set...)
 	if *check || *reload {
 		for _, w := range warnings {
 			fmt.Fprintln(stderr, "warning:", w)

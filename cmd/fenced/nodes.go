@@ -28,7 +28,7 @@ func (c control) Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, err
 	}
 	var all wire.Nodes
 	for _, name := range c.clusterNames(f.Cluster) {
-		list, err := c.nodesIn(name, bmcs.devices)
+		list, err := c.nodesIn(name, bmcs.devices[name])
 		if err != nil {
 			return wire.Nodes{}, apiError(wire.Order{Cluster: name}, err)
 		}
@@ -37,7 +37,7 @@ func (c control) Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, err
 	return all.Cut(f), nil
 }
 
-// nodesIn lists the Nodes of one cluster. devices are those of all clusters.
+// nodesIn lists the Nodes of one cluster, which has these devices.
 func (c control) nodesIn(name string, devices []device) ([]wire.Node, error) {
 	found, err := c.engine.Overview(name)
 	if err != nil {
@@ -59,16 +59,17 @@ func isUnseen(cs *engine.ClusterStatus) bool {
 // fleet is what says of each Node of one cluster what covers it, and how it is.
 type fleet struct {
 	cluster string
-	names   []string                 // of the Nodes that exist
-	found   policy.Overview          // by its checks
-	unseen  bool                     // found is of some time ago
-	devices []device                 // of all clusters
+	names   []string        // of the Nodes that exist
+	found   policy.Overview // by its checks
+	unseen  bool            // found is of some time ago
+	devices []device
 	places  map[string]cluster.Place // by Node, also of those that are deleted
 	runs    []remediate.Run          // open ones
 	refused []admit.Refused
 	holds   []state.Hold
 
-	all map[string]*nodeFacts // by Node, or by the "namespace/name" of a Machine without one
+	all  map[string]*nodeFacts // by Node, or by the "namespace/name" of a Machine without one
+	room []nodeFacts           // for those that come next: one allocation for thousands
 	// nodeOf is the Node of the run that is open on a Machine: the Machine has none once the run has deleted it.
 	nodeOf map[string]string
 }
@@ -84,6 +85,11 @@ func (f fleet) nodes() []wire.Node {
 		n.judge(unread)
 		n.unseen = f.unseen
 		n.State = n.state()
+		for _, d := range n.devices {
+			if d.address != "" {
+				n.BMCs = append(n.BMCs, d.address)
+			}
+		}
 		place := f.places[n.Node.Node]
 		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
 		list = append(list, n.Node)
@@ -104,7 +110,8 @@ func (f fleet) cover() (c wire.NodeCover) {
 
 // gather puts together what is known of each Node. unread: the hosts of the cluster are not known yet.
 func (f *fleet) gather() (unread bool) {
-	f.all, f.nodeOf = make(map[string]*nodeFacts, max(len(f.names), len(f.devices))), map[string]string{}
+	size := max(len(f.names), len(f.devices))
+	f.all, f.room, f.nodeOf = make(map[string]*nodeFacts, size), make([]nodeFacts, size), map[string]string{}
 	for i := range f.runs {
 		if t := &f.runs[i].Target; t.Node != "" && t.Machine != "" {
 			f.nodeOf[t.MachineKey()] = t.Node
@@ -129,10 +136,16 @@ func (f *fleet) of(node, machine string) *nodeFacts {
 		machine = ""
 	}
 	name := cmp.Or(node, machine)
-	if f.all[name] == nil {
-		f.all[name] = &nodeFacts{Node: wire.Node{Cluster: f.cluster, Node: node, Machine: machine}}
+	n := f.all[name]
+	if n == nil {
+		if len(f.room) == 0 {
+			f.room = make([]nodeFacts, 1)
+		}
+		n, f.room = &f.room[0], f.room[1:]
+		n.Cluster, n.Node.Node, n.Machine, n.devices = f.cluster, node, machine, n.first[:0]
+		f.all[name] = n
 	}
-	return f.all[name]
+	return n
 }
 
 // known finds a Node or a Machine; nil if it is not listed.
@@ -207,7 +220,6 @@ func (f *fleet) addStops() {
 func (f *fleet) addDevices() (unread bool) {
 	for i := range f.devices {
 		switch d := &f.devices[i]; {
-		case d.cluster != f.cluster:
 		case d.unread:
 			unread = true
 		case cmp.Or(d.node, d.machine) != "":
@@ -220,17 +232,17 @@ func (f *fleet) addDevices() (unread bool) {
 
 // device is what of a BMC decides whether its host could be fenced.
 type device struct {
-	cluster, node, machine, host string
-	level                        int
-	address                      string
-	useless                      bool      // a fence could not rely on it, or fenced refuses its host
-	unchecked                    bool      // nobody knows its state
-	unread                       bool      // it stands for the hosts of a cluster that are not known yet
-	told                         *wire.BMC // if there is something to tell
+	node, machine, host string
+	level               int
+	address             string
+	useless             bool      // a fence could not rely on it, or fenced refuses its host
+	unchecked           bool      // nobody knows its state
+	unread              bool      // it stands for the hosts of a cluster that are not known yet
+	told                *wire.BMC // if there is something to tell
 }
 
 func deviceOf(b *wire.BMC) device {
-	d := device{cluster: b.Cluster, node: b.Node, machine: b.Machine, host: b.Host, level: b.Level, address: b.Device,
+	d := device{node: b.Node, machine: b.Machine, host: b.Host, level: b.Level, address: b.Device,
 		useless: !b.Dependable || len(b.Refused) > 0, unchecked: b.NotChecked(), unread: b.IsUnreadCluster()}
 	if d.useless || refusesAccount(b) {
 		told := *b
@@ -249,6 +261,7 @@ type nodeFacts struct {
 	onHold    bool
 	needsHost bool // a check has its power switched
 	devices   []*device
+	first     [1]*device // most have one
 }
 
 // state is the first of the states of the Node, the most urgent first. judge has been called.
@@ -276,11 +289,6 @@ func (n *nodeFacts) state() string {
 // is enough: fenced goes on to the next level if one fails. unread: the hosts of its cluster are not known yet.
 func (n *nodeFacts) judge(unread bool) {
 	slices.SortStableFunc(n.devices, func(a, b *device) int { return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.level, b.level)) })
-	for _, d := range n.devices {
-		if d.address != "" {
-			n.BMCs = append(n.BMCs, d.address)
-		}
-	}
 	if len(n.devices) == 0 {
 		switch {
 		case !n.needsHost:

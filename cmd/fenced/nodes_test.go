@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -89,9 +90,11 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 
 func fleetOf(found policy.Report, devices []wire.BMC, nodes ...string) fleet {
 	f := fleet{cluster: "c", names: nodes, found: policy.Overview{Report: found}, places: map[string]cluster.Place{}}
+	s := bmcSurvey{devices: map[string][]device{}}
 	for i := range devices {
-		f.devices = append(f.devices, deviceOf(&devices[i]))
+		s.add(&devices[i])
 	}
+	f.devices = s.devices[f.cluster]
 	for i := range found.Checks {
 		k := &found.Checks[i]
 		p := policy.Protected{Check: k.ID(), NeedsHosts: k.NeedsHosts}
@@ -328,7 +331,7 @@ func (s slowly) Forbidden(context.Context, hosts.Subject) []reason.Refusal {
 	return nil
 }
 
-// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than it took.
+// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than three times what it took.
 func TestSurveysAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -352,7 +355,7 @@ func TestSurveysAreShared(t *testing.T) {
 				})
 			}
 			asking.Wait()
-			time.Sleep(900 * time.Millisecond)
+			time.Sleep(2900 * time.Millisecond)
 			must.Do(c.surveyBMCs(ctx))(t)
 			assert.Equal(t, want, asked.Load())
 			time.Sleep(200 * time.Millisecond)
@@ -361,5 +364,68 @@ func TestSurveysAreShared(t *testing.T) {
 			c.surveys.making.Release(1)
 		}
 		cancel()
+	})
+}
+
+// fewHosts are hosts of which some are forbidden to switch. It counts who is asked about.
+type fewHosts struct {
+	oneHost
+	forbidden map[string]reason.Code // by Node; "" for none
+	mu        *sync.Mutex
+	asked     map[string]int
+}
+
+func (f fewHosts) Inventory(context.Context) iter.Seq[hosts.Subject] {
+	return func(yield func(hosts.Subject) bool) {
+		for node := range f.forbidden {
+			s := f.subject()
+			s.Node, s.Host.Name = node, "prod/"+node
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+func (f fewHosts) Forbidden(_ context.Context, s hosts.Subject) []reason.Refusal {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked[s.Node]++
+	if code := f.forbidden[s.Node]; code != "" {
+		return []reason.Refusal{{Reason: code}}
+	}
+	return nil
+}
+
+// TestOnlyDevicesInQuestionAreLookedAt: nobody looks at each host to answer about one, and those that are not dependable are known from the survey.
+func TestOnlyDevicesInQuestionAreLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fewHosts{forbidden: map[string]reason.Code{"good": "", "twin": reason.DuplicateHost, "own": reason.OwnHost}, mu: &sync.Mutex{}, asked: map[string]int{}}
+		s := sweep.New(sweep.Options{Engine: f, Concurrency: 1})
+		c := control{sweep: s, surveys: newSurveys()}
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		defer work.Wait()
+		defer cancel()
+		work.Go(func() { assert.NoError(t, s.Run(ctx)) })
+		synctest.Wait()
+		for _, k := range []struct {
+			of    wire.BMCFilter
+			want  []string
+			asked map[string]int
+		}{
+			{wire.BMCFilter{Of: "good"}, []string{"good"}, map[string]int{"good": 1}},
+			{wire.BMCFilter{}, []string{"good", "own", "twin"}, map[string]int{"good": 1, "own": 1, "twin": 1}},
+			{wire.BMCFilter{Undependable: true}, []string{"twin"}, map[string]int{"good": 1, "own": 2, "twin": 2}},
+		} {
+			clear(f.asked)
+			var got []string
+			for _, b := range must.Do(c.BMCs(ctx, k.of))(t).BMCs {
+				got = append(got, b.Node)
+			}
+			assert.Equal(t, k.want, got)
+			assert.Equal(t, k.asked, f.asked)
+			time.Sleep(time.Minute)
+		}
 	})
 }

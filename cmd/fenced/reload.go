@@ -128,7 +128,7 @@ func (t *takenIn) add(dir, changes string) {
 
 // takeIn checks and reads everything first, and then switches, which cannot fail.
 func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
-	checked, warnings, wrong := config.CheckHosts(r.file, checkPolicies, r.set...)
+	checked, warnings, wrong := config.CheckHosts(r.file, r.hosts, checkPolicies, r.set...)
 	if config.Whole(wrong) != nil {
 		return t, wrong
 	}
@@ -197,7 +197,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 }
 
 // refusedEntries are what is wrong in the entries that nobody may use, each once.
-func refusedEntries(entries []config.HostEntry) (list []string) {
+func refusedEntries(entries []*config.HostEntry) (list []string) {
 	for _, e := range entries {
 		if e.Refused == nil {
 			continue

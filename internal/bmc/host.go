@@ -60,7 +60,7 @@ const machineEntries = "machine/"
 // Machine: no Node's name has a slash.
 func EntryName(cluster, of string) string {
 	if strings.Contains(of, "/") {
-		of = machineEntries + of
+		return cluster + "/" + machineEntries + of
 	}
 	return cluster + "/" + of
 }

@@ -37,6 +37,7 @@ func TestUUIDsMatch(t *testing.T) {
 		{"empty", "", "", false},
 		{"too short", asIs[:30], asIs[:30], false},
 		{"too long", asIs + "00", asIs + "00", false},
+		{"one is a placeholder with its fields swapped", "2020204f-c080-2080-2010-00004c4c4544", "44454c4c-0000-1020-8020-80c04f202020", false},
 		{"not hex", "zc4c4544-0051-4d10-8059-b4c04f563733", "zc4c4544-0051-4d10-8059-b4c04f563733", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -128,7 +128,7 @@ func compareClusters(a, b reflect.Value, above string, differs func(key string, 
 
 // HostChanges says which entries of hosts.d were added, removed and changed; "" for none. That
 // an entry stands on another line is no change.
-func HostChanges(before, after []HostEntry) string {
+func HostChanges(before, after []*HostEntry) string {
 	was, is := byName(before), byName(after)
 	var added, removed, changed []string
 	for name, e := range is {
@@ -136,7 +136,7 @@ func HostChanges(before, after []HostEntry) string {
 		switch {
 		case !found:
 			added = append(added, name)
-		case !old.equals(e):
+		case old != e && !old.equals(e):
 			changed = append(changed, name)
 		}
 	}
@@ -148,20 +148,21 @@ func HostChanges(before, after []HostEntry) string {
 	return NameChanges(added, removed, changed)
 }
 
-func byName(list []HostEntry) map[string]HostEntry {
-	all := map[string]HostEntry{}
+func byName(list []*HostEntry) map[string]*HostEntry {
+	all := make(map[string]*HostEntry, len(list))
 	for _, e := range list {
-		all[e.Host.Name] = e
+		all[e.Name] = e
 	}
 	return all
 }
 
 // equals compares all but where the entry stands.
-func (e HostEntry) equals(o HostEntry) bool {
-	for _, x := range []*HostEntry{&e, &o} {
-		x.place, x.places, x.Source = place{}, nil, ""
+func (e *HostEntry) equals(o *HostEntry) bool {
+	x, y := *e, *o
+	for _, each := range []*HostEntry{&x, &y} {
+		each.place, each.places, each.Source = place{}, nil, ""
 	}
-	return reflect.DeepEqual(e, o)
+	return reflect.DeepEqual(x, y)
 }
 
 // maxNamed is how many names NameChanges gives of each kind.

@@ -23,13 +23,13 @@ import (
 // hosts' files with passwords and certificates, of doors that stand further open than they
 // need to, and of what is there in vain.
 func Check(file string, more func(Config) (warnings []string, err error), overrides ...string) (warnings []string, err error) {
-	_, warnings, err = CheckHosts(file, more, overrides...)
+	_, warnings, err = CheckHosts(file, Hosts{}, more, overrides...)
 	return warnings, err
 }
 
 // CheckHosts is Check, and returns the hosts that it has read. A daemon that starts or reloads uses those: to read a hundred thousand
-// again takes seconds, and what it reads then is not what was checked.
-func CheckHosts(file string, more func(Config) (warnings []string, err error), overrides ...string) (hosts Hosts, warnings []string, err error) {
+// again takes seconds, and what it reads then is not what was checked. before are those that it read last.
+func CheckHosts(file string, before Hosts, more func(Config) (warnings []string, err error), overrides ...string) (hosts Hosts, warnings []string, err error) {
 	c, errs := load(file, overrides)
 	if c.File == "" {
 		return hosts, nil, errors.Join(errs...)
@@ -38,7 +38,7 @@ func CheckHosts(file string, more func(Config) (warnings []string, err error), o
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
 		return hosts, warnings, errors.Join(errs...)
 	}
-	hosts, ofHosts, hostErrs := loadHosts(c, true)
+	hosts, ofHosts, hostErrs := loadHosts(c, before, true)
 	others, moreErr := more(c)
 	for _, err := range hostErrs {
 		errs = append(errs, InPart{err})
@@ -98,11 +98,11 @@ const maxCA = 1 << 20
 // checkFiles warns of the files that a device needs and that are not as they must be.
 // They are read again at each use, and may be mended while the daemon runs: no
 // host keeps it from starting.
-func (r *reader) checkFiles(key string, line int, d bmc.Device, s PasswordSource) {
+func (r *reader) checkFiles(key string, line int, d *bmc.Device, s *PasswordSource) {
 	if s.File != "" {
 		password, err := r.passwords.read(s.File)
 		if err == nil {
-			err = fits(password, d)
+			err = fits(password, *d)
 		}
 		r.warn(line, key+".passwordFile", err)
 	}

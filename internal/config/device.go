@@ -52,7 +52,7 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 		r.refuse(d.Line, key+"."+part, "%s", why)
 	}
 	if r.checksFiles {
-		r.checkFiles(key, d.Line, device, source)
+		r.checkFiles(key, d.Line, &device, &source)
 	}
 	return device, source
 }

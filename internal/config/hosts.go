@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,7 +61,7 @@ func (p devicePlace) key(entry string) string {
 }
 
 // placeOf is FILE:LINE: KEY of a device.
-func (e HostEntry) placeOf(level, device int) string {
+func (e *HostEntry) placeOf(level, device int) string {
 	at := device
 	for _, l := range e.Levels[:level] {
 		at += len(l.Devices)
@@ -71,7 +72,7 @@ func (e HostEntry) placeOf(level, device int) string {
 
 // Of is what the entry is about: the name of a Node, or the "namespace/name" of a
 // Machine.
-func (e HostEntry) Of() string { return cmp.Or(e.Machine, e.Node) }
+func (e *HostEntry) Of() string { return cmp.Or(e.Machine, e.Node) }
 
 // PasswordSource is where the password of one device is. Both File and
 // Credential are empty when a Secret of the cluster holds it, which bmc.Device
@@ -141,12 +142,20 @@ type tlsYAML struct {
 
 // Hosts is what hosts.d holds, in spite of what is wrong there.
 type Hosts struct {
-	// Entries are those of which it is known whose they are, also if they are Refused.
-	Entries []HostEntry
+	// Entries are those of which it is known whose they are, also if they are Refused. Nobody changes one.
+	Entries []*HostEntry
 	// Unread is the error of the files and entries of which that is not known: they could be anybody's. nil: there are none.
 	Unread error
 	// as are the keys with which they were read.
 	as hostKeys
+	// sound are the files in which nothing was wrong.
+	sound map[string]soundFile
+}
+
+// soundFile is a file in which nothing was wrong: the same content says the same again, if the hostKeys are the same.
+type soundFile struct {
+	sum     [sha256.Size]byte
+	entries []*HostEntry // part of Hosts.Entries
 }
 
 // hostKeys are the keys of the configuration that say what the files of hosts.d mean.
@@ -167,8 +176,8 @@ func (h Hosts) For(c Config) Hosts {
 // LoadHosts reads the files of c.Hosts in name order. Its error joins every
 // problem, each naming file and line; two entries that could mean one host are
 // among them. // I9
-func LoadHosts(c Config) ([]HostEntry, error) {
-	hosts, _, errs := loadHosts(c, false)
+func LoadHosts(c Config) ([]*HostEntry, error) {
+	hosts, _, errs := loadHosts(c, Hosts{}, false)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -177,7 +186,7 @@ func LoadHosts(c Config) ([]HostEntry, error) {
 
 // ReadHosts is LoadHosts for a daemon that starts with what is good.
 func ReadHosts(c Config) Hosts {
-	hosts, _, _ := loadHosts(c, false)
+	hosts, _, _ := loadHosts(c, Hosts{}, false)
 	return hosts
 }
 
@@ -200,42 +209,55 @@ func HostFiles(c Config) (paths []string) {
 	return slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return p == "" })
 }
 
-// loadHosts reads what there is, lists all that is wrong, and warns of the hosts' files if it is to look.
-func loadHosts(c Config, look bool) (h Hosts, warnings []string, errs []error) {
+// loadHosts reads what there is, lists all that is wrong, and warns of the hosts' files if it is to look. A file that says what it
+// said before is not parsed again.
+func loadHosts(c Config, before Hosts, look bool) (h Hosts, warnings []string, errs []error) {
 	files, err := listFiles(c.Hosts)
 	if err != nil {
 		err = fmt.Errorf("load hosts: %w", err)
 		return Hosts{Unread: err}, nil, []error{err}
 	}
+	h.as, h.sound = keysOfHosts(c), make(map[string]soundFile, len(files))
+	if before.as != h.as {
+		before.sound = nil
+	}
 	var unread []error
-	entries := make([][]HostEntry, len(files))
-	for i, f := range readEach(c, files, look) {
+	all := readEach(c, files, before.sound, look)
+	entries := make([][]*HostEntry, len(all))
+	for i, f := range all {
 		entries[i], unread = f.entries, append(unread, f.unread...)
 		warnings, errs = append(warnings, f.warnings...), append(errs, f.errs...)
 	}
 	h.Entries = slices.Concat(entries...) // as large as it must be: it stays
-	h.as = keysOfHosts(c)
 	errs = append(errs, refuseDuplicates(h.Entries)...)
 	h.Unread = errors.Join(unread...)
+	rest := h.Entries
+	for i, f := range all {
+		if len(f.errs) == 0 {
+			h.sound[files[i]] = soundFile{f.sum, rest[:len(f.entries)]}
+		}
+		rest = rest[len(f.entries):]
+	}
 	return h, warnings, errs
 }
 
 // readFile is what stands in one file of hosts.d.
 type readFile struct {
-	entries      []HostEntry
-	unread, errs []error
+	sum          [sha256.Size]byte
+	entries      []*HostEntry
+	unread, errs []error // unread are among errs
 	warnings     []string
 }
 
 // readEach reads the files, as many at a time as there are processors.
-func readEach(c Config, files []string, look bool) []readFile {
+func readEach(c Config, files []string, before map[string]soundFile, look bool) []readFile {
 	all, passwords := make([]readFile, len(files)), &passwordFiles{seen: map[string]checkedPassword{}}
 	var next atomic.Int64
 	var work sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(files)) {
 		work.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(files); i = int(next.Add(1)) - 1 {
-				all[i] = readOne(c, files[i], look, passwords)
+				all[i] = readOne(c, files[i], before[files[i]], look, passwords)
 			}
 		})
 	}
@@ -243,20 +265,57 @@ func readEach(c Config, files []string, look bool) []readFile {
 	return all
 }
 
-func readOne(c Config, file string, look bool, passwords *passwordFiles) readFile {
+func readOne(c Config, file string, before soundFile, look bool, passwords *passwordFiles) readFile {
 	data, err := readBounded(file, maxFile)
 	if err != nil {
 		err = fmt.Errorf("load hosts: %w", err)
 		return readFile{unread: []error{err}, errs: []error{err}}
 	}
+	f := readFile{sum: sha256.Sum256(data)}
+	if f.sum == before.sum && (!look || before.filesAreRight(passwords)) {
+		f.entries = before.unrefused()
+		return f
+	}
 	r := newReader(file)
 	r.checksFiles, r.passwords = look, passwords
-	entries, unread := r.hosts(c, data)
-	return readFile{entries, unread, r.errs, r.warnings}
+	f.entries, f.unread = r.hosts(c, data)
+	f.errs, f.warnings = r.errs, r.warnings
+	return f
+}
+
+// filesAreRight looks at the files that the entries name, as reading the entries does. A warning needs the line of its key: then they are read.
+func (f soundFile) filesAreRight(passwords *passwordFiles) bool {
+	r := &reader{passwords: passwords}
+	for _, e := range f.entries {
+		for i := range e.Levels {
+			for j := range e.Levels[i].Devices {
+				r.checkFiles("", 0, &e.Levels[i].Devices[j], &e.Passwords[i][j])
+			}
+		}
+	}
+	return len(r.warnings) == 0
+}
+
+// unrefused are the entries as the file alone has them: what one was refused for stands in another file, and may have changed.
+func (f soundFile) unrefused() []*HostEntry {
+	all := slices.Clone(f.entries)
+	for i, e := range all {
+		if e.Refused != nil {
+			all[i] = e.refusedFor(nil)
+		}
+	}
+	return all
+}
+
+// refusedFor is the entry with another Refused.
+func (e *HostEntry) refusedFor(why error) *HostEntry {
+	other := *e
+	other.Refused = why
+	return &other
 }
 
 // hosts reads the file. unread is what is wrong where it is not known whose entry that is.
-func (r *reader) hosts(c Config, data []byte) (entries []HostEntry, unread []error) {
+func (r *reader) hosts(c Config, data []byte) (entries []*HostEntry, unread []error) {
 	root, err := parseYAML(r.file, data)
 	if err != nil {
 		r.errs = append(r.errs, err)
@@ -288,7 +347,7 @@ func (r *reader) hosts(c Config, data []byte) (entries []HostEntry, unread []err
 
 // entry turns one entry of the file into a HostEntry, and lists what is wrong in it. What follows from the errors of
 // reading it is none of that.
-func (r *reader) entry(c Config, number int, y hostYAML, failed failedElement) (HostEntry, []error) {
+func (r *reader) entry(c Config, number int, y hostYAML, failed failedElement) (*HostEntry, []error) {
 	before, warned := len(r.errs), len(r.warnings)
 	e := r.host(c, number, y)
 	if failed.node == nil {
@@ -339,7 +398,7 @@ func (e *HostEntry) dropUnread() {
 
 // ofEach is a refused entry once for each name that it gives its host, and, if it names no cluster that there is, for
 // each cluster: it may be meant in any.
-func (e HostEntry) ofEach(c Config, y hostYAML) (all []HostEntry) {
+func (e HostEntry) ofEach(c Config, y hostYAML) (all []*HostEntry) {
 	clusters := c.ClusterNames()
 	if slices.Contains(clusters, e.Cluster) {
 		clusters = []string{e.Cluster}
@@ -351,15 +410,16 @@ func (e HostEntry) ofEach(c Config, y hostYAML) (all []HostEntry) {
 			}
 			e.Node, e.Machine = of.Node, of.Machine
 			e.Name = bmc.EntryName(e.Cluster, e.Of())
-			all = append(all, e)
+			one := e
+			all = append(all, &one)
 		}
 	}
 	return all
 }
 
 // host turns one entry of the file into a HostEntry.
-func (r *reader) host(c Config, number int, y hostYAML) HostEntry {
-	e := HostEntry{Node: y.Node, Machine: y.Machine, Cluster: y.Cluster, place: place{r.file, y.Line, number}}
+func (r *reader) host(c Config, number int, y hostYAML) *HostEntry {
+	e := &HostEntry{Node: y.Node, Machine: y.Machine, Cluster: y.Cluster, place: place{r.file, y.Line, number}}
 	key := e.place.key()
 	switch {
 	case y.Node == "" && y.Machine == "":
@@ -480,12 +540,12 @@ func (seen earlierDevices) add(level int, d bmc.Device) (first int) {
 
 // refuseDuplicates refuses all entries that name one Node, one BMC or one UUID:
 // fencing either would switch off the wrong host for one of them. // I9
-func refuseDuplicates(hosts []HostEntry) (errs []error) {
+func refuseDuplicates(hosts []*HostEntry) (errs []error) {
 	names, uuids, devices := map[string]int{}, map[string]int{}, devices{}
 	refuse := func(err error, entries ...int) {
 		errs = append(errs, err)
 		for _, i := range entries {
-			hosts[i].Refused = errors.Join(hosts[i].Refused, err)
+			hosts[i] = hosts[i].refusedFor(errors.Join(hosts[i].Refused, err)) // a running daemon may have the one of before
 		}
 	}
 	for i, e := range hosts {
@@ -511,14 +571,14 @@ func refuseDuplicates(hosts []HostEntry) (errs []error) {
 }
 
 // kindAndName is "node NAME" or "Machine NAMESPACE/NAME"; keyAndName has the key before it.
-func (e HostEntry) kindAndName() string {
+func (e *HostEntry) kindAndName() string {
 	if e.Machine != "" {
 		return "Machine " + e.Machine
 	}
 	return "node " + e.Node
 }
 
-func (e HostEntry) keyAndName() string {
+func (e *HostEntry) keyAndName() string {
 	if e.Machine != "" {
 		return "machine: " + e.kindAndName()
 	}
@@ -561,7 +621,7 @@ func (seen devices) taken(entry int, d bmc.Device) (others []int) {
 }
 
 // sameUUID looks the pinned UUID up in the byte orders in which it would match.
-func sameUUID(seen map[string]int, e HostEntry, entry int) (first int, ok bool) {
+func sameUUID(seen map[string]int, e *HostEntry, entry int) (first int, ok bool) {
 	for i, form := range bmc.UUIDForms(e.PinnedUUID) {
 		if i == 0 {
 			first, ok = seen[form]

@@ -17,7 +17,7 @@ import (
 
 // loadFiles loads files of hosts.d for the named clusters; it gives the
 // directory of hosts.d too.
-func loadFiles(t *testing.T, clusters []string, files map[string]string) ([]HostEntry, string, error) {
+func loadFiles(t *testing.T, clusters []string, files map[string]string) ([]*HostEntry, string, error) {
 	all := map[string]string{}
 	for name, text := range files {
 		all["hosts.d/"+name] = text
@@ -56,7 +56,7 @@ hosts:
 	require.NoError(t, err)
 	require.Len(t, hosts, 3)
 	a, c, b := hosts[0], hosts[1], hosts[2]
-	require.Equal(t, HostEntry{
+	require.Equal(t, &HostEntry{
 		Host: bmc.Host{
 			Name: "prod/worker-3.example.com",
 			Levels: []bmc.Level{{Devices: []bmc.Device{{
@@ -554,7 +554,7 @@ func TestFilesAreInOrder(t *testing.T) {
 		return all
 	}
 	file := write(t, files)
-	hosts, warnings, err := CheckHosts(file, func(Config) ([]string, error) { return nil, nil })
+	hosts, warnings, err := CheckHosts(file, Hosts{}, func(Config) ([]string, error) { return nil, nil })
 	var read []string
 	for _, e := range hosts.Entries {
 		read = append(read, e.Node)
@@ -564,7 +564,72 @@ func TestFilesAreInOrder(t *testing.T) {
 	require.Equal(t, missing, found(warnings, missing))
 }
 
-// BenchmarkReadHosts reads a hundred thousand entries, with the check of their passwords, as each start and reload does.
+// What is read again is the same whether or not it could be taken over from what was read before: entries, errors and warnings. Only the entries of
+// a file that changed are new ones. A password file is looked at each time.
+func TestHostsAreTakenOver(t *testing.T) {
+	dir := filepath.Dir(write(t, map[string]string{
+		"hosts.d/a.yaml": "hosts: [{node: a, bmc: {address: 192.0.2.1, username: u, passwordFile: ../pw}}, {node: a2, bmc: {address: 192.0.2.11, username: u, secret: ns/s}}]\n",
+		"hosts.d/b.yaml": "hosts: [{node: b, bmc: {address: 192.0.2.2, username: u, passwordFile: ../pw}}]\n",
+		"hosts.d/c.yaml": "hosts: [{node: c, bmc: {address: 192.0.2.3, username: u, passwordFile: ../pw}}, {node: c2, x: y}]\n",
+		"pw":             "secret",
+	}))
+	c := Config{File: "fenced.yaml", Hosts: filepath.Join(dir, "hosts.d"), Clusters: []Cluster{{Name: "prod"}}, Guards: Guards{Identity: "required"}}
+	set := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	set("pw", "secret")
+	before, _, _ := loadHosts(c, Hosts{}, true)
+	for _, step := range []struct {
+		what    string
+		change  func()
+		same    string // the names of the entries that are those of before
+		refused string
+		warned  int
+	}{
+		{"nothing has changed", func() {}, "a a2 b", "c2", 0},
+		{"another file", func() {
+			set("hosts.d/b.yaml", "hosts: [{node: b, protected: true, bmc: {address: 192.0.2.2, username: u, passwordFile: ../pw}}]\n")
+		}, "a a2", "c2", 0},
+		{"a BMC that an entry of another file has", func() {
+			set("hosts.d/b.yaml", "hosts: [{node: b, bmc: {address: 192.0.2.1, username: u, passwordFile: ../pw}}]\n")
+		}, "a2", "a b c2", 0},
+		{"they still have it", func() {}, "a2", "a b c2", 0},
+		{"it has another again", func() {
+			set("hosts.d/b.yaml", "hosts: [{node: b, bmc: {address: 192.0.2.2, username: u, passwordFile: ../pw}}]\n")
+		}, "a2", "c2", 0},
+		{"everybody may read the password", func() { require.NoError(t, os.Chmod(filepath.Join(dir, "pw"), 0o644)) }, "", "c2", 3},
+		{"nobody else may", func() { require.NoError(t, os.Chmod(filepath.Join(dir, "pw"), 0o600)) }, "a a2 b", "c2", 0},
+		{"the password is too long", func() { set("pw", "a-password-of-28-bytes-is-it") }, "", "c2", 3},
+		{"and is right again", func() { set("pw", "secret") }, "a a2 b", "c2", 0},
+		{"a slip in a file", func() { set("hosts.d/a.yaml", "hosts: [{node: a, y: z}]\n") }, "b", "a c2", 0},
+		{"another identity", func() { c.Guards.Identity = "pinned" }, "", "a c2", 0},
+		{"another cluster", func() { c.Clusters = append(c.Clusters, Cluster{Name: "lab"}) }, "", "a a b b c c c2 c2", 0}, // none says which it means
+		{"a file is gone", func() { require.NoError(t, os.Remove(filepath.Join(dir, "hosts.d/a.yaml"))) }, "", "b b c c c2 c2", 0},
+	} {
+		step.change()
+		anew, warned, wrong := loadHosts(c, Hosts{}, true)
+		again, warnings, errs := loadHosts(c, before, true)
+		require.Equal(t, anew, again, step.what)
+		require.Equal(t, warned, warnings, step.what)
+		require.Equal(t, wrong, errs, step.what)
+		require.Len(t, warnings, step.warned, step.what)
+		var same, refused []string
+		for _, e := range again.Entries {
+			if slices.Contains(before.Entries, e) {
+				same = append(same, e.Of())
+			}
+			if e.Refused != nil {
+				refused = append(refused, e.Of())
+			}
+		}
+		require.Equal(t, step.same, strings.Join(same, " "), step.what)
+		require.Equal(t, step.refused, strings.Join(refused, " "), step.what)
+		before = again
+	}
+}
+
+// BenchmarkReadHosts reads a hundred thousand entries, with the check of their passwords, as each start does, and as a reload does that finds the
+// files as they were.
 func BenchmarkReadHosts(b *testing.B) {
 	dir, password := b.TempDir(), filepath.Join(b.TempDir(), "password")
 	require.NoError(b, os.WriteFile(password, []byte("secret"), 0o600))
@@ -579,13 +644,17 @@ func BenchmarkReadHosts(b *testing.B) {
 	c := Config{File: "fenced.yaml", Hosts: dir, Clusters: []Cluster{{Name: "prod"}}, Guards: Guards{Identity: "required"}}
 	before := liveHeap()
 	var hosts Hosts
-	for b.Loop() {
-		var errs []error
-		hosts, _, errs = loadHosts(c, true)
-		require.Empty(b, errs)
+	read := func(b *testing.B, known func() Hosts) {
+		for b.Loop() {
+			var errs []error
+			hosts, _, errs = loadHosts(c, known(), true)
+			require.Empty(b, errs)
+		}
+		require.Len(b, hosts.Entries, files*each)
+		b.ReportMetric(float64(liveHeap()-before)/files/each, "kept-B/host")
 	}
-	require.Len(b, hosts.Entries, files*each)
-	b.ReportMetric(float64(liveHeap()-before)/files/each, "kept-B/host")
+	b.Run("start", func(b *testing.B) { read(b, func() Hosts { return Hosts{} }) })
+	b.Run("reload", func(b *testing.B) { read(b, func() Hosts { return hosts }) })
 	runtime.KeepAlive(hosts)
 }
 

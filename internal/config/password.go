@@ -29,7 +29,7 @@ const maxIPMIPassword = 20
 // systemd credentials. They are read at each use, so that a rotated file needs
 // no restart; a credential is what systemd gave at the start. A device whose
 // password cannot be read is Unusable; the others serve without it.
-func (e HostEntry) ReadPasswords(ctx context.Context) bmc.Host {
+func (e *HostEntry) ReadPasswords(ctx context.Context) bmc.Host {
 	files, _ := ctx.Value(onceKey{}).(*passwordFiles)
 	h := e.Host
 	h.Levels = make([]bmc.Level, len(e.Levels))
@@ -58,7 +58,7 @@ func (s PasswordSource) place() string {
 
 // CheckCredentials finds the systemd credentials that are missing, empty or too long: the hosts that need them cannot be
 // fenced. Other than a file, nobody can correct one while the daemon runs.
-func CheckCredentials(hosts []HostEntry) (errs []error) {
+func CheckCredentials(hosts []*HostEntry) (errs []error) {
 	for _, e := range hosts {
 		for i, l := range e.Passwords {
 			for j, s := range l {

@@ -164,14 +164,14 @@ func TestReadPasswordsLeavesSecretsToTheDaemon(t *testing.T) {
 }
 
 // entryWith is an entry of one device with that password.
-func entryWith(p PasswordSource) HostEntry {
-	return HostEntry{
+func entryWith(p PasswordSource) *HostEntry {
+	return &HostEntry{
 		Host:      bmc.Host{Name: "prod/a", Source: "hosts.d/a.yaml:3", Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}},
 		Passwords: [][]PasswordSource{{p}},
 	}
 }
 
-func readPassword(e HostEntry) (bmc.Secret, error) {
+func readPassword(e *HostEntry) (bmc.Secret, error) {
 	d := e.ReadPasswords(context.Background()).Levels[0].Devices[0]
 	return d.Password, d.Unusable
 }

@@ -80,7 +80,7 @@ func (m *metalTrust) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
 	if why := m.catalog.duplicate(all); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
-	secrets := secretsOf(m.cluster, h)
+	secrets := secretsOf(m.cluster, &h)
 	why := m.catalog.secretShared(all, secrets)
 	if why == "" || m.isPinnedWith(h, all, secrets) {
 		return nil
@@ -99,7 +99,7 @@ func (m *metalTrust) isPinnedWith(h bmc.Host, names, secrets []string) bool {
 // otherSecret returns why a run must not continue with the Secret that its BareMetalHost names
 // now: it may be another host's. It is "" if the run may. // I10
 func (m *metalTrust) otherSecret(h bmc.Host, t remediate.Target) string {
-	secrets := secretsOf(m.cluster, h)
+	secrets := secretsOf(m.cluster, &h)
 	if !m.isMetal(h, t) || t.Secret == "" || t.Secret == strings.Join(secrets, "\n") {
 		return ""
 	}

@@ -60,7 +60,7 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 	}
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
-		Secret:     strings.Join(secretsOf(c.opt.Name, s.Host), "\n"),
+		Secret:     strings.Join(secretsOf(c.opt.Name, &s.Host), "\n"),
 		MachineUID: pinnedMachine(s.Host, t.MachineUID),
 		SystemUUID: machineUUID(s), Class: c.hosts.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}

@@ -28,9 +28,11 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 	if c.Protected(t) {
 		list = append(list, reason.Refusal{Reason: reason.Protected, Message: "hosts.d says that it is protected: only a person fences it"})
 	}
-	list = append(list, h.forbidden(c, s)...)
-	if why := c.opt.View.OtherNodeWithUUID(s.Node, s.SystemUUID); s.Node != "" && why != "" { // I9
-		list = append(list, reason.Refusal{Reason: reason.DuplicateUUID, Message: why})
+	list = append(list, h.forbidden(c, &s)...)
+	if s.Node != "" {
+		if why := c.opt.View.OtherNodeWithUUID(s.Node, s.SystemUUID); why != "" { // I9
+			list = append(list, reason.Refusal{Reason: reason.DuplicateUUID, Message: why})
+		}
 	}
 	b := bareMetalHost(c.opt.View, t)
 	if b == nil {
@@ -47,7 +49,7 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 // forbidden lists the rules about its host for which a subject is not switched off: it
 // cannot be used, leads elsewhere than before, is frozen, is a duplicate, was never enrolled, or
 // is this daemon's own.
-func (h *Hosts) forbidden(c *Cluster, s Subject) (list []reason.Refusal) {
+func (h *Hosts) forbidden(c *Cluster, s *Subject) (list []reason.Refusal) {
 	add := func(code reason.Code, why string) {
 		if why != "" {
 			list = append(list, reason.Refusal{Reason: code, Message: why})
@@ -57,6 +59,7 @@ func (h *Hosts) forbidden(c *Cluster, s Subject) (list []reason.Refusal) {
 		list = append(list, *r)
 	}
 	t := s.target()
+	all := names(s.Cluster, t)
 	withheld := c.metal.withheld(s.Host, t)
 	if withheld != nil {
 		list = append(list, *withheld)
@@ -64,21 +67,21 @@ func (h *Hosts) forbidden(c *Cluster, s Subject) (list []reason.Refusal) {
 	code, why := c.Frozen(t)
 	add(code, why)
 	if withheld == nil || withheld.Reason != reason.DuplicateHost {
-		add(reason.DuplicateHost, h.catalog.duplicate(names(s.Cluster, t)))
+		add(reason.DuplicateHost, h.catalog.duplicate(all))
 	}
 	if s.Err == nil {
 		add(reason.NotEnrolled, c.unenrolled(s))
 	}
-	add(reason.OwnHost, c.OwnHost(c.opt.View.Node(s.Node), t, s.SystemUUID))
+	add(reason.OwnHost, h.own.isAny(c.opt.View.Node(s.Node), all, t.SystemUUID))
 	return list
 }
 
 // unenrolled returns why a device of the subject that cannot prove its identity does not count as
 // enrolled. It is "" if each such device is enrolled.
-func (c *Cluster) unenrolled(s Subject) string {
+func (c *Cluster) unenrolled(s *Subject) string {
 	for _, l := range s.Host.Levels {
-		for _, d := range l.Devices {
-			if d.Identifies() || s.Host.IdentityMode == identityOff {
+		for i := range l.Devices {
+			if l.Devices[i].Identifies() || s.Host.IdentityMode == identityOff {
 				continue
 			}
 			if want := c.expected(s.Host, s.target(), false); enrolledVerdict(want) == guard.IdentityNotEnrolled {
@@ -93,23 +96,7 @@ func (c *Cluster) unenrolled(s Subject) string {
 // Node, or nil. The Node may be gone: then the system UUIDs that it showed identify it, and so does
 // its BMC. // I13
 func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) string {
-	o := c.hosts.own
-	if n != nil {
-		if why := o.Is(n); why != "" {
-			return why
-		}
-	}
-	for _, uuid := range append(uuids, t.SystemUUID) {
-		if why := o.isUUID(uuid); why != "" {
-			return why
-		}
-	}
-	for _, host := range names(t.Cluster, t) {
-		if why := o.isEntry(host); why != "" {
-			return why
-		}
-	}
-	return ""
+	return c.hosts.own.isAny(n, names(t.Cluster, t), append(uuids, t.SystemUUID)...)
 }
 
 // OffLimits returns why this daemon must not switch off the host of an open run, and which gate
@@ -271,6 +258,26 @@ type resolvedName struct {
 	next  time.Time // the name is not resolved again before
 }
 
+// isAny returns why one of these is this host: a Node, a system UUID, or a host of the inventory; "" if none is.
+func (o *ownHost) isAny(n *policy.Node, hosts []string, uuids ...string) string {
+	if n != nil {
+		if why := o.Is(n); why != "" {
+			return why
+		}
+	}
+	for _, uuid := range uuids {
+		if why := o.isUUID(uuid); why != "" {
+			return why
+		}
+	}
+	for _, host := range hosts {
+		if why := o.isEntry(host); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
 // resolve looks up the name of a device, if its addresses can be compared with this host's.
 func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 	name := d.Endpoint.Host
@@ -305,7 +312,7 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 // isDevice returns why a device is the BMC of this host, "" if it is not. An address of the host
 // itself counts as well, because a BMC may share the interface. Another port there is something
 // else, like a simulator for virtual machines.
-func (o *ownHost) isDevice(p place) string {
+func (o *ownHost) isDevice(p *place) string {
 	var addrs []netip.Addr // as far as they are known
 	if ip, err := netip.ParseAddr(p.device.Endpoint.Host); err == nil {
 		addrs = []netip.Addr{ip}
@@ -329,19 +336,27 @@ func (o *ownHost) isDevice(p place) string {
 // name. Instances that share a store have one each.
 const defaultOwnRecord = "this host"
 
-// isEntry returns why a host of the inventory is this host, "" if it is not.
+// isEntry returns why a host of the inventory is this host, "" if it is not. It has the system UUIDs that its devices reported, and
+// those with which it was pinned: after a start no device has reported anything yet. A pin that is void proves nothing, and may
+// still say which host this is. // I13
 func (o *ownHost) isEntry(host string) string {
 	e := o.catalog.index.get(host)
 	if e == nil {
 		return ""
 	}
-	for _, d := range e.devices {
-		if why := o.isDevice(d); why != "" {
+	for i := range e.devices {
+		if why := o.isDevice(&e.devices[i]); why != "" {
 			return why
 		}
 	}
-	for _, uuid := range o.catalog.uuids(e) {
-		if why := o.isUUID(uuid); why != "" {
+	for _, r := range e.reports {
+		if why := o.isUUID(r.uuid); why != "" {
+			return why
+		}
+	}
+	p, _, _ := o.catalog.pins.get(host)
+	for _, uuid := range [...]string{p.SystemUUID, p.BMCUUID} {
+		if why := o.isUUID(uuid); why != "" && o.catalog.isPinned(e) {
 			return why
 		}
 	}
@@ -354,15 +369,18 @@ func (o *ownHost) isEntry(host string) string {
 // isUUID returns why a system UUID is that of this host, as it was seen now or before; "" if it is
 // not.
 func (o *ownHost) isUUID(uuid string) string {
+	if uuid == "" {
+		return ""
+	}
 	if why := o.HasUUID(uuid); why != "" {
 		return why
 	}
-	own := []string{o.seenUUID()}
-	for _, record := range []string{o.record, defaultOwnRecord} {
+	is := bmc.UUIDsMatch(o.seenUUID(), uuid)
+	for _, record := range [...]string{o.record, defaultOwnRecord} {
 		p, _, _ := o.catalog.pins.get(record)
-		own = append(own, p.SystemUUID)
+		is = is || bmc.UUIDsMatch(p.SystemUUID, uuid)
 	}
-	if slices.ContainsFunc(own, func(each string) bool { return bmc.UUIDsMatch(each, uuid) }) {
+	if is {
 		return "the system UUID is that of this host's own Node"
 	}
 	return ""

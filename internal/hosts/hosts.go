@@ -160,7 +160,7 @@ func (h *Hosts) Attach(ctx context.Context, c *Cluster) {
 // store has about them stays: pins, enrolments and freezes.
 func (h *Hosts) Detach(name string) {
 	h.clusters.Delete(name)
-	h.catalog.index.dropCluster(name)
+	h.catalog.index.dropIf(inCluster(name))
 	h.contradictions.dropCluster(name)
 }
 
@@ -214,34 +214,34 @@ func errNotSeen() error {
 // anybody can use it, and loses a removed one after that, so that two hosts on one machine are
 // noticed. A run keeps the devices that it began with, and is refused others. // I9, I10
 func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
-	gone := h.catalog.index.listed()
 	for cluster := range h.clusters.All() {
-		for _, name := range h.putEntries(next, cluster) {
-			delete(gone, name)
-		}
+		h.putEntries(next, cluster)
 	}
 	h.listed.Store(&next)
-	for name := range gone {
-		h.catalog.index.drop(name)
-	}
+	h.catalog.index.dropIf(func(e *hostEntry) bool {
+		cluster, of := bmc.EntryOf(e.name)
+		return e.listed && next.Bare(cluster, of) == nil
+	})
 	h.wakeAll()
 }
 
-// putEntries indexes the administrator's hosts of one cluster, and returns their names there.
-func (h *Hosts) putEntries(from Inventory, cluster string) (names []string) {
+// putEntries indexes the administrator's hosts of one cluster. Most are there already when the files are read again.
+func (h *Hosts) putEntries(from Inventory, cluster string) {
 	for _, of := range from.List(cluster) {
-		if e := from.Bare(cluster, of); e != nil { // one that cannot be used is refused when it is used, and shares its devices with nobody // I9
+		e := from.Bare(cluster, of)
+		if e == nil { // one that cannot be used is refused when it is used, and shares its devices with nobody // I9
+			continue
+		}
+		if old := h.catalog.index.get(e.Name); old == nil || old.host != e {
 			h.catalog.index.put(hostEntry{name: e.Name, listed: true, host: e, devices: places(e)})
-			names = append(names, e.Name)
 		}
 	}
-	return names
 }
 
 // FixTarget records in a target where its host is found, for the whole run. // I10
 func (c *Cluster) FixTarget(t *remediate.Target, h bmc.Host) {
 	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
-	t.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
+	t.Secret = strings.Join(secretsOf(c.opt.Name, &h), "\n")
 }
 
 // Find returns a target's host with its credentials. It refuses a host that leads elsewhere than
@@ -387,13 +387,17 @@ func noHostText(t remediate.Target) string {
 }
 
 func bareMetalHost(v View, t remediate.Target) *policy.Host {
+	if t.BareMetalHost == "" {
+		return nil
+	}
 	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
 	return v.BareMetalHost(ns, name)
 }
 
 // names are the names under which the index has a host. A Node or a Machine may have an entry of
 // hosts.d as well as a BareMetalHost.
-func names(cluster string, t remediate.Target) (list []string) {
+func names(cluster string, t remediate.Target) []string {
+	list := make([]string, 0, 3)
 	if t.Node != "" {
 		list = append(list, cluster+"/"+t.Node)
 	}

@@ -139,14 +139,14 @@ func (x *index) replace(e hostEntry) {
 		x.unmark(old)
 	}
 	x.byName[e.name] = &e
-	for _, m := range marksOf(&e) {
+	for _, m := range marksOf(&e, everyMark) {
 		x.byMark[m.key] = append(x.byMark[m.key], &e)
 	}
 }
 
 // unmark removes an entry from x.byMark. The caller holds x.mu.
 func (x *index) unmark(e *hostEntry) {
-	for _, m := range marksOf(e) {
+	for _, m := range marksOf(e, everyMark) {
 		rest := slices.DeleteFunc(x.byMark[m.key], func(o *hostEntry) bool { return o == e })
 		if len(rest) == 0 {
 			delete(x.byMark, m.key)
@@ -206,7 +206,7 @@ func (x *index) sharing(marks func(*hostEntry) []mark, names []string, firstOnly
 		}
 		for _, m := range marks(e) {
 			for _, o := range x.byMark[m.key] {
-				if slices.Contains(names, o.name) || x.sameObject(names, o) {
+				if o == e || slices.Contains(names, o.name) || x.sameObject(names, o) {
 					continue
 				}
 				switch {
@@ -265,28 +265,22 @@ func (e *hostEntry) allMACs() []string {
 	return list
 }
 
-// listed returns the names of the hosts that are in hosts.d.
-func (x *index) listed() map[string]bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	names := map[string]bool{}
-	for name, e := range x.byName {
-		if e.listed {
-			names[name] = true
-		}
-	}
-	return names
-}
-
-// dropCluster removes the hosts of a cluster.
-func (x *index) dropCluster(cluster string) {
+// dropIf removes the hosts of which gone is true.
+func (x *index) dropIf(gone func(*hostEntry) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for name, e := range x.byName {
-		if of, _ := bmc.EntryOf(name); of == cluster {
+		if gone(e) {
 			x.unmark(e)
 			delete(x.byName, name)
 		}
+	}
+}
+
+func inCluster(name string) func(*hostEntry) bool {
+	return func(e *hostEntry) bool {
+		of, _ := bmc.EntryOf(e.name)
+		return of == name
 	}
 }
 
@@ -304,16 +298,19 @@ type markKey struct {
 	value string
 }
 
+// markKind is one kind of marks, or several.
 type markKind uint8
 
 // The kinds of marks, in the order in which a message names one. Several hosts may have a service, a Secret, a MAC address or a serial number.
 const (
-	markDevice  markKind = iota
+	markDevice  markKind = 1 << iota
 	markSecret           // with the cluster that it is read from
 	markMAC              // from the inventory, or reported
 	markService          // a host with a device of this service, whichever part of the service it is
 	markSerial           // from the inventory
 	markUUID             // reported
+
+	everyMark = markUUID<<1 - 1
 )
 
 // text names the mark in messages.
@@ -363,9 +360,12 @@ func places(h *bmc.Host) (all []place) {
 	return all
 }
 
-// marksOf returns every mark of a host once, in the order of the keys.
-func marksOf(e *hostEntry) []mark {
+// marksOf returns every mark of a host once that is of one of the kinds, in the order of the keys.
+func marksOf(e *hostEntry, kinds markKind) []mark {
 	var all []mark
+	if kinds&markDevice != 0 {
+		all = make([]mark, 0, 4*len(e.devices)) // mostly enough
+	}
 	add := func(kind markKind, value, said string, device *place) {
 		key := markKey{kind, value}
 		if i := slices.IndexFunc(all, func(m mark) bool { return m.key == key }); i >= 0 {
@@ -376,24 +376,35 @@ func marksOf(e *hostEntry) []mark {
 	}
 	for i := range e.devices {
 		d := &e.devices[i]
-		add(markDevice, d.key(), "", d)
-		add(markService, d.service, "", d)
-		uuid := e.report(i).uuid
-		for _, form := range bmc.UUIDForms(uuid) {
-			add(markUUID, form, uuid, d)
+		if kinds&markDevice != 0 {
+			add(markDevice, d.key(), "", d)
+		}
+		if kinds&markService != 0 {
+			add(markService, d.service, "", d)
+		}
+		if uuid := e.report(i).uuid; kinds&markUUID != 0 && uuid != "" {
+			for _, form := range bmc.UUIDForms(uuid) {
+				add(markUUID, form, uuid, d)
+			}
 		}
 	}
-	for _, s := range e.allMACs() {
-		if mac, ok := bmc.NormalizeMAC(s); ok {
-			add(markMAC, mac, mac, nil)
+	if kinds&markMAC != 0 {
+		for _, s := range e.allMACs() {
+			if mac, ok := bmc.NormalizeMAC(s); ok {
+				add(markMAC, mac, mac, nil)
+			}
 		}
 	}
-	if serial, ok := bmc.NormalizeSerial(e.serial); ok {
-		add(markSerial, serial, e.serial, nil)
+	if kinds&markSerial != 0 {
+		if serial, ok := bmc.NormalizeSerial(e.serial); ok {
+			add(markSerial, serial, e.serial, nil)
+		}
 	}
-	cluster, _ := bmc.EntryOf(e.name)
-	for _, s := range secretsOf(cluster, *e.host) {
-		add(markSecret, s, s, nil)
+	if kinds&markSecret != 0 {
+		cluster, _ := bmc.EntryOf(e.name)
+		for _, s := range secretsOf(cluster, e.host) {
+			add(markSecret, s, s, nil)
+		}
 	}
 	slices.SortFunc(all, func(a, b mark) int {
 		return cmp.Or(cmp.Compare(a.key.kind, b.key.kind), cmp.Compare(a.key.value, b.key.value))
@@ -404,7 +415,7 @@ func marksOf(e *hostEntry) []mark {
 // uniqueMarks returns the marks that no other host may have. A service may serve many systems or
 // outlets, but only if each entry says which one it means.
 func uniqueMarks(e *hostEntry) []mark {
-	list := slices.DeleteFunc(marksOf(e), func(m mark) bool { return m.key.kind != markDevice && m.key.kind != markUUID })
+	list := marksOf(e, markDevice|markUUID)
 	for i := range e.devices {
 		d := &e.devices[i]
 		if d.part == "" {
@@ -417,9 +428,7 @@ func uniqueMarks(e *hostEntry) []mark {
 }
 
 func marksOfKind(kind markKind) func(*hostEntry) []mark {
-	return func(e *hostEntry) []mark {
-		return slices.DeleteFunc(marksOf(e), func(m mark) bool { return m.key.kind != kind })
-	}
+	return func(e *hostEntry) []mark { return marksOf(e, kind) }
 }
 
 // catalog is what is known about the hosts of all clusters: as the inventory lists them now, and
@@ -473,20 +482,6 @@ func (c *catalog) isPinned(e *hostEntry) bool {
 	return true
 }
 
-// uuids returns the system UUIDs that the devices of a host reported, and those with which it was pinned: after a start
-// no device has reported anything yet. A pin that is void proves nothing, and may still say which host this is. // I13
-func (c *catalog) uuids(e *hostEntry) []string {
-	var list []string
-	for _, r := range e.reports {
-		list = append(list, r.uuid)
-	}
-	if c.isPinned(e) {
-		p, _, _ := c.pins.get(e.name)
-		list = append(list, p.SystemUUID, p.BMCUUID)
-	}
-	return list
-}
-
 // sameMACs returns another host with a MAC address of the named hosts. This alone forbids nothing:
 // a MAC address in the status of a BareMetalHost may be out of date.
 func (c *catalog) sameMACs(names []string) string {
@@ -535,11 +530,11 @@ func (c *catalog) enrolment(host string) (p state.Pin, found bool) {
 }
 
 // secretsOf returns the Secrets that the devices of a host name, each as cluster/namespace/name.
-func secretsOf(cluster string, h bmc.Host) (all []string) {
+func secretsOf(cluster string, h *bmc.Host) (all []string) {
 	for _, l := range h.Levels {
-		for _, d := range l.Devices {
-			if d.Secret != "" {
-				all = append(all, cluster+"/"+d.Secret)
+		for i := range l.Devices {
+			if secret := l.Devices[i].Secret; secret != "" {
+				all = append(all, cluster+"/"+secret)
 			}
 		}
 	}

@@ -162,7 +162,7 @@ func TestHostsOfARemovedClusterLeaveTheIndex(t *testing.T) {
 	for _, name := range []string{"lab/n-1", "lab/machine/ns/m-1", "lab/ns/h", "lab-2/n-1", "prod/n-1", "prod/lab/h"} {
 		x.put(hostEntry{name: name, devices: at("ipmi://192.0.2.1")})
 	}
-	x.dropCluster("lab")
+	x.dropIf(inCluster("lab"))
 	require.Equal(t, []string{"lab-2/n-1", "prod/lab/h", "prod/n-1"}, slices.Sorted(maps.Keys(x.byName)))
 	for key, list := range x.byMark {
 		require.Len(t, list, 3, key)

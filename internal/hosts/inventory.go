@@ -298,7 +298,7 @@ func (h *Hosts) pinHealthy(ctx context.Context, c *Cluster, k Checked, d bmc.Dev
 // missing enrolment forbids to switch it off: only a person may follow a BareMetalHost that has
 // moved. // I10
 func (h *Hosts) mayPin(c *Cluster, s Subject) bool {
-	return !slices.ContainsFunc(h.forbidden(c, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
+	return !slices.ContainsFunc(h.forbidden(c, &s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
 }
 
 // PinProven stores that a run has proven which machine a BMC powers, for a later run without a Node.

@@ -292,7 +292,7 @@ func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device, old st
 	next.Contradicted = ""
 	next.Node, next.SystemUUID, next.MachineUID = s.Node, s.SystemUUID, pinnedMachine(h, s.MachineUID)
 	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
-	next.Secret = strings.Join(secretsOf(w.cluster, h), "\n")
+	next.Secret = strings.Join(secretsOf(w.cluster, &h), "\n")
 	if class := w.catalog.index.get(h.Name).class(); class != "" {
 		next.Class = class
 	}

@@ -368,8 +368,9 @@ func (t Target) MachineKey() string {
 }
 
 // Names are those under which people hold the target: of its Node, and of its Machine.
-func (t Target) Names() (names []string) {
-	for _, name := range []string{t.Node, t.MachineKey()} {
+func (t Target) Names() []string {
+	names := make([]string, 0, 2)
+	for _, name := range [...]string{t.Node, t.MachineKey()} {
 		if name != "" {
 			names = append(names, name)
 		}

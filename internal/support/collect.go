@@ -201,7 +201,7 @@ func (c *collector) configuration(ctx context.Context) config.Config {
 		c.add("configuration/errors.txt", []byte(err.Error()+"\n"), "")
 		return config.Default()
 	}
-	_, err = within(ctx, func(context.Context) ([]config.HostEntry, error) { return config.LoadHosts(cfg) })
+	_, err = within(ctx, func(context.Context) ([]*config.HostEntry, error) { return config.LoadHosts(cfg) })
 	if err != nil {
 		c.add("configuration/errors.txt", []byte(err.Error()+"\n"), "")
 	}

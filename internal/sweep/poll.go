@@ -164,7 +164,7 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what scope) ([]
 		return nil, err
 	}
 	s.mu.Lock()
-	list := s.updateHost(subject, time.Now(), s.hosts[idOf(subject)].round)
+	list := s.updateHost(subject, time.Now(), s.hosts[idOf(&subject)].round)
 	s.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()

@@ -3,7 +3,9 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -77,13 +79,13 @@ type Result struct {
 // host. Before the inventory has been read the error is a *reason.Refusal,
 // because an empty list would look as if all were well.
 func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
-	return s.Select(ctx, cluster, func(*Result) bool { return true })
+	return s.Select(ctx, func(h *hosts.Subject) bool { return cluster == "" || h.Cluster == cluster }, func(*Result) bool { return true })
 }
 
-// Select returns those of Results that are wanted, by what Survey tells of them.
-func (s *Sweep) Select(ctx context.Context, cluster string, want func(*Result) bool) ([]Result, error) {
+// Select returns the devices of some hosts, and of those the ones that are wanted, by what Survey tells of them.
+func (s *Sweep) Select(ctx context.Context, of func(*hosts.Subject) bool, want func(*Result) bool) ([]Result, error) {
 	var out []Result
-	err := s.each(ctx, cluster, func(r *Result, e *entry) {
+	err := s.each(ctx, of, func(r *Result, e *entry) {
 		if !want(r) {
 			return
 		}
@@ -111,25 +113,25 @@ func (s *Sweep) Select(ctx context.Context, cluster string, want func(*Result) b
 
 // Survey calls yield with each device of Results, in no order, without what only a list of devices shows: its identity, its
 // times, what it is and its weaknesses. yield must not keep the Result.
-func (s *Sweep) Survey(ctx context.Context, cluster string, yield func(*Result)) error {
-	return s.each(ctx, cluster, func(r *Result, _ *entry) { yield(r) })
+func (s *Sweep) Survey(ctx context.Context, yield func(*Result)) error {
+	return s.each(ctx, func(*hosts.Subject) bool { return true }, func(r *Result, _ *entry) { yield(r) })
 }
 
 // perLock is for how many hosts the results are taken at once. Polls go on in between.
 const perLock = 256
 
 // each yields what is known in brief of each device, with its entry; nil: the host cannot be used.
-func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *entry)) error {
+func (s *Sweep) each(ctx context.Context, of func(*hosts.Subject) bool, yield func(*Result, *entry)) error {
 	s.mu.Lock()
 	read, found, entries := s.inventoryRead, []Result{}, []*entry{}
 	lists := make([][]*entry, 0, len(s.hosts))
-	for id, h := range s.hosts {
-		if cluster == "" || id.cluster == cluster {
+	for _, h := range s.hosts {
+		if len(h.list) > 0 && of(h.list[0].subject) {
 			lists = append(lists, h.list)
 		}
 	}
 	for _, u := range s.unusable {
-		if cluster == "" || u.Cluster == cluster {
+		if of(&u) {
 			found, entries = append(found, unusable(u)), append(entries, nil)
 		}
 	}
@@ -138,7 +140,11 @@ func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *e
 		return &reason.Refusal{Reason: reason.NotSynced, Message: "the inventory has not been read yet"}
 	}
 	for ctx.Err() == nil {
-		s.refused(ctx, found)
+		var work sync.WaitGroup
+		for part := range slices.Chunk(found, perLock/runtime.GOMAXPROCS(0)+1) { // people wait for it
+			work.Go(func() { s.refused(ctx, part) })
+		}
+		work.Wait()
 		for i := range found {
 			yield(&found[i], entries[i])
 		}
@@ -181,7 +187,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 		if r.Host == "" {
 			continue
 		}
-		if id := idOf(*r.subject); id != last {
+		if id := idOf(r.subject); id != last {
 			last, forbidden = id, s.opt.Engine.Forbidden(ctx, *r.subject)
 		}
 		r.Refused = forbidden
@@ -203,7 +209,7 @@ func unusable(u hosts.Subject) Result {
 
 // brief is what Survey tells of a device.
 func (e *entry) brief() Result {
-	h, d := e.subject.Host, e.device()
+	h, d := &e.subject.Host, e.device()
 	r := Result{
 		Cluster: e.subject.Cluster, Node: e.subject.Node, Machine: e.subject.Machine, Host: h.Name, Source: h.Source,
 		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),

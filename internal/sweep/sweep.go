@@ -283,14 +283,14 @@ func isUnsyncedCluster(subject hosts.Subject) bool {
 	return ok && r.Reason == reason.NotSynced
 }
 
-func idOf(subject hosts.Subject) hostID {
+func idOf(subject *hosts.Subject) hostID {
 	return hostID{subject.Cluster, subject.Host.Name, subject.Node}
 }
 
 // updateHost keeps the records of a host's unchanged devices, and plans polls of
 // the others, spread over the interval. The caller holds mu.
 func (s *Sweep) updateHost(subject hosts.Subject, now time.Time, round int) []*entry {
-	known := s.hosts[idOf(subject)].list
+	known := s.hosts[idOf(&subject)].list
 	var list []*entry
 	for i, l := range subject.Host.Levels {
 		for j, d := range l.Devices {
@@ -314,7 +314,7 @@ func (s *Sweep) updateHost(subject hosts.Subject, now time.Time, round int) []*e
 	for _, e := range list {
 		e.subject = &subject
 	}
-	s.hosts[idOf(subject)] = hostEntries{list, round}
+	s.hosts[idOf(&subject)] = hostEntries{list, round}
 	return list
 }
 

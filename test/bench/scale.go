@@ -319,7 +319,7 @@ func (s *scale) people(ctx context.Context) (err error) {
 	if err := s.page(ctx); err != nil {
 		return err
 	}
-	if err := s.writeHosts(0, "    protected: false\n    identity: required\n"); err != nil {
+	if err := s.writeHosts(0, "    protected: true\n"); err != nil {
 		return err
 	}
 	if s.result.Reload, err = timed(ctx, s.Programs.Fenced, "--config", s.path("fenced.yaml"), "--reload"); err != nil {
