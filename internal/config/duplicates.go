@@ -11,7 +11,7 @@ import (
 // refuseDuplicates refuses all entries that name one Node, one BMC or one UUID:
 // fencing either would switch off the wrong host for one of them. // I9
 func refuseDuplicates(hosts []*HostEntry) (errs []error) {
-	names, uuids, devices := map[string]int{}, map[string]int{}, devices{}
+	names, uuids, devices := make(map[string]int, len(hosts)), map[string]int{}, make(devices, len(hosts))
 	refuse := func(err error, entries ...int) {
 		errs = append(errs, err)
 		for _, i := range entries {
@@ -65,26 +65,28 @@ func describe(d bmc.Device) string {
 	return "the outlet " + d.String()
 }
 
-// devices tells which entry, by its number, has which part of which service.
-type devices map[string]map[string]int
+// devices tells which entry, by its number, has which part of which service: the first that names the part.
+type devices map[string][]devicePart
+
+type devicePart struct {
+	part  string
+	entry int
+}
 
 // taken looks a device of an entry up and notes it. One service may serve
 // several systems or outlets, but then every entry must say which; one entry may
 // reach a device in several ways.
 func (seen devices) taken(entry int, d bmc.Device) (others []int) {
 	where, which := d.Service(), d.Part()
-	parts := seen[where]
-	if parts == nil {
-		parts = map[string]int{}
-		seen[where] = parts
-	}
-	for part, first := range parts {
-		if first != entry && (part == which || part == "" || which == "") {
-			others = append(others, first)
+	noted := false
+	for _, first := range seen[where] {
+		noted = noted || first.part == which
+		if first.entry != entry && (first.part == which || first.part == "" || which == "") {
+			others = append(others, first.entry)
 		}
 	}
-	if _, noted := parts[which]; !noted { // also if it is refused: what it means may be what a later entry names
-		parts[which] = entry
+	if !noted { // also if it is refused: what it means may be what a later entry names
+		seen[where] = append(seen[where], devicePart{which, entry})
 	}
 	slices.Sort(others)
 	return slices.Compact(others)
