@@ -389,6 +389,35 @@ func TestIsolationBeginsWithAProofThatLasts(t *testing.T) {
 	}
 }
 
+// lateAnswer is a device whose answers come some time after it has read its power, as those of a fence agent that also lists its outlets.
+type lateAnswer struct {
+	bmc.Power
+	after time.Duration
+}
+
+func (s lateAnswer) Read(ctx context.Context) (bmc.Reading, error) {
+	r, err := s.Power.Read(ctx)
+	select {
+	case <-ctx.Done():
+		return bmc.Reading{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: ctx.Err()}
+	case <-time.After(s.after):
+	}
+	return r, err
+}
+
+// A proof that is seconds old when the device answers is good enough, if the API server carries the isolation out before it is too old. // I1, L3
+func TestProofOfADeviceThatAnswersLate(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 2500 * time.Millisecond, 3200 * time.Millisecond, 4 * time.Second} {
+		scene(t, after.String(), func(t *testing.T, w *world, store *failingStore) {
+			running(t, w, store, func(o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return lateAnswer{w.bmc(), after}, nil }
+			})
+			time.Sleep(30 * time.Minute)
+			assert.Equal(t, 1, w.Isolations())
+		})
+	}
+}
+
 // If the proof ends while the API server waits, the request is cancelled, and nothing is
 // deleted without a proof.
 func TestIsolationIsCancelledWithItsProof(t *testing.T) {

@@ -318,7 +318,7 @@ func (w *worker) writeWhileAllowed(ctx context.Context, d decision) error {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(writeCheck):
+		case <-time.After(w.nextCheck(d.action)):
 		}
 		began := time.Now()
 		why := w.whyCutOff(ctx, d, checked)
@@ -333,6 +333,14 @@ func (w *worker) writeWhileAllowed(ctx context.Context, d decision) error {
 	}
 }
 
+// nextCheck is the time until the next check of a write: at the latest when its proof would be too old. // I1
+func (w *worker) nextCheck(a remediate.Action) time.Duration {
+	if standsOnProof(w.run, a) {
+		return min(writeCheck, time.Until(w.power.session.Proof.Until()))
+	}
+	return writeCheck
+}
+
 // whyCutOff returns why a write in progress must be cut off. It is "" if nothing contradicts it.
 // checked is when nothing last did: what is known may be as old as a proof.
 func (w *worker) whyCutOff(ctx context.Context, d decision, checked time.Time) string {
@@ -340,8 +348,10 @@ func (w *worker) whyCutOff(ctx context.Context, d decision, checked time.Time) s
 	switch {
 	case why != "":
 		return why
-	case d.action == remediate.ReleasePods, d.action == remediate.IsolateNode && !w.run.IsolatesOnConfirmation():
-		return w.power.proofLost(ctx)
+	case standsOnProof(w.run, d.action):
+		reading, cancel := context.WithDeadline(ctx, w.power.session.Proof.Until()) // a longer read would let the write go on with an old proof
+		defer cancel()
+		return w.power.proofLost(reading)
 	}
 	checking, cancel := context.WithDeadline(ctx, checked.Add(power.ProofMaxAge))
 	defer cancel()

@@ -135,8 +135,6 @@ func (p *powerAccess) proven(run remediate.Run, seen remediate.Observation) bool
 // proofLost reads once more, and returns why the host is no longer proven off. It is "" if the
 // host still is. // I1
 func (p *powerAccess) proofLost(ctx context.Context) string {
-	ctx, cancel := context.WithDeadline(ctx, p.session.Proof.Until()) // a longer read would let the write go on with an old proof
-	defer cancel()
 	if _, err := p.session.Read(ctx); err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
@@ -226,7 +224,7 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 // the proof, if that is about to grow old, or all levels before a Node is isolated on a person's confirmation.
 func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remediate.Action) string {
 	switch {
-	case a == remediate.ReleasePods, a == remediate.IsolateNode && !run.IsolatesOnConfirmation():
+	case standsOnProof(run, a):
 		return p.renewProof(ctx)
 	case a == remediate.IsolateNode:
 		return p.finalReadOfAll(ctx, run)
@@ -234,11 +232,17 @@ func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remedi
 	return ""
 }
 
+// standsOnProof reports whether the host must be proven off by a power level when an action is carried out, not by a person. // I1, I26
+func standsOnProof(run remediate.Run, a remediate.Action) bool {
+	return a == remediate.ReleasePods || a == remediate.IsolateNode && !run.IsolatesOnConfirmation()
+}
+
 // proofLeft is how long a proof must still last when a write begins: until the first check of the write, and for the read of that check.
 const proofLeft = 2 * writeCheck
 
 // renewProof reads once more if the proof would end before the write is checked for the first time: the API server may carry it out
-// until then. It returns why the host is no longer proven off; a proof that has ended already is for others to refuse. // I1
+// until then. It returns why the host is no longer proven off; a proof that has ended already is for others to refuse. The read has all its
+// time: nothing is under way that an old proof would let go on. // I1
 func (p *powerAccess) renewProof(ctx context.Context) string {
 	now := time.Now()
 	if p.session == nil || !p.session.Proof.Proven(now) || p.session.Proof.Proven(now.Add(proofLeft)) {
