@@ -69,7 +69,7 @@ type Result struct {
 	// whatever its BMC reports.
 	Refused []reason.Refusal
 
-	subject *hosts.Subject
+	subject *subject
 }
 
 // Results returns every device of one cluster, or of all if cluster is empty,
@@ -123,8 +123,8 @@ func (s *Sweep) each(ctx context.Context, cluster string, yield func(*Result, *e
 	s.mu.Lock()
 	read, found, entries := s.inventoryRead, []Result{}, []*entry{}
 	lists := make([][]*entry, 0, len(s.hosts))
-	for id, h := range s.hosts {
-		if cluster == "" || id.cluster == cluster {
+	for _, h := range s.hosts {
+		if cluster == "" || h.cluster == cluster {
 			lists = append(lists, h.list)
 		}
 	}
@@ -174,15 +174,15 @@ func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 // refused asks the engine once for each host, because the engine knows the hosts
 // of all clusters. A host that cannot be used already says why.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
-	var last hostID // the devices of a host follow each other
+	var last *subject // the devices of a host follow each other
 	var forbidden []reason.Refusal
 	for i := range list {
 		r := &list[i]
 		if r.Host == "" {
 			continue
 		}
-		if id := idOf(*r.subject); id != last {
-			last, forbidden = id, s.opt.Engine.Forbidden(ctx, *r.subject)
+		if r.subject != last {
+			last, forbidden = r.subject, s.opt.Engine.Forbidden(ctx, r.subject.whole())
 		}
 		r.Refused = forbidden
 		for _, why := range r.Refused {
@@ -203,13 +203,14 @@ func unusable(u hosts.Subject) Result {
 
 // brief is what Survey tells of a device.
 func (e *entry) brief() Result {
-	h, d := e.subject.Host, e.device()
+	x := e.subject
+	h, d := x.bare, e.device()
 	r := Result{
-		Cluster: e.subject.Cluster, Node: e.subject.Node, Machine: e.subject.Machine, Host: h.Name, Source: h.Source,
+		Cluster: x.cluster, Node: x.node, Machine: x.machine, Host: h.Name, Source: h.Source,
 		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
-		State: e.state(), Dependable: e.isDependable(), subject: e.subject,
+		State: e.state(), Dependable: e.isDependable(), subject: x,
 	}
-	switch why := e.subject.Withheld; {
+	switch why := x.withheld; {
 	case why != nil: // overrides the result of a poll
 		r.Reason, r.Problem, r.Dependable = why.Reason, why.Message, false
 	case !e.last.At.IsZero():
@@ -253,7 +254,7 @@ func (e *entry) isDependable() bool { return e.failures < dependableFailures && 
 // isUnproven reports whether a fence would be refused because nothing proves whose device it is. An
 // enrolment that is missing is refused by the engine, and guards.identity: off by the configuration.
 func (e *entry) isUnproven() bool {
-	return e.last.Identity == guard.IdentityUnproven && e.subject.Node != "" && e.subject.Host.IdentityMode != "off"
+	return e.last.Identity == guard.IdentityUnproven && e.subject.node != "" && e.subject.bare.IdentityMode != "off"
 }
 
 func (e *entry) state() State {
@@ -284,11 +285,11 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices, notDependable = map[Group]int{}, map[string]int{}
-	for id, h := range s.hosts {
+	for _, h := range s.hosts {
 		for _, e := range h.list {
-			devices[Group{id.cluster, e.device().Driver, e.state()}]++
+			devices[Group{h.cluster, e.device().Driver, e.state()}]++
 			if !e.isDependable() {
-				notDependable[id.cluster]++
+				notDependable[h.cluster]++
 			}
 		}
 	}
@@ -306,7 +307,7 @@ func (s *Sweep) LastChecks(cluster, host string) (list []hosts.LastCheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, h := range s.hosts {
-		if id.cluster != cluster || id.name != host {
+		if h.cluster != cluster || id.name != host {
 			continue
 		}
 		for _, e := range h.list {
