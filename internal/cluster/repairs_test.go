@@ -55,9 +55,9 @@ func TestRunThatTakesNoTurn(t *testing.T) {
 	a := newAsking(manyLimits())
 	for _, node := range []string{"cp", "worker"} {
 		a.node(node, "Unknown", func(n *policy.Node) {
-			n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+			n.Labels = policy.LabelsOf(map[string]string{"node-role.kubernetes.io/control-plane": ""})
 			if n.ControlPlane = true; node == "worker" {
-				n.Labels = map[string]string{"node.kubernetes.io/microk8s-controlplane": ""}
+				n.Labels = policy.LabelsOf(map[string]string{"node.kubernetes.io/microk8s-controlplane": ""})
 			}
 		})
 	}
@@ -362,7 +362,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 			l := c.limits
 			l.MaxInFlightPercent, l.MaxFencesPerDay, l.ZoneBreakerMin, l.ZoneKey = 100, 5, 9, "zone"
 			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, noon)
-			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: map[string]string{"zone": "z"}}
+			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: policy.LabelsOf(map[string]string{"zone": "z"})}
 			b.Objects.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: node.Name}, Value: node})
 			reserve := func(n int, strategy remediate.Strategy, check string) error {
 				r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: strategy, CheckID: check, Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n)}}, noon)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -69,7 +70,7 @@ func (clusterAPIFamily) evaluate(t *TargetReport, c *Check, a CheckContext, _ *s
 	case a.Rules.MachineFailureReason && m.Failure != "":
 		// As before v1.11: at once, whatever the state of the Node and of the Cluster.
 		t.set(Unhealthy, reason.MachineFailed, "the Machine reports a terminal failure: "+m.Failure)
-	case !p.initialized && !has(m.Labels, controlPlaneLabel):
+	case !p.initialized && !labels.Set(m.Labels).Has(controlPlaneLabel):
 		t.set(Indeterminate, reason.NotReadyForChecks, "the control plane is not initialized")
 	case !p.ready && !(p.initialized && x.Node != nil):
 		t.set(Indeterminate, reason.NotReadyForChecks, "the cluster's infrastructure is not ready")

@@ -32,7 +32,7 @@ func askingLedger(check *policy.Check, ready map[string]string) *policy.Ledger {
 	l := policy.NewLedger(policy.Rules{})
 	l.Apply(epoch, changeOf(check))
 	for name, status := range ready {
-		n := &policy.Node{Name: name, UID: name, Labels: map[string]string{"name": name}, Conditions: []policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}}}
+		n := &policy.Node{Name: name, UID: name, Labels: policy.LabelsOf(map[string]string{"name": name}), Conditions: []policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}}}
 		l.Apply(epoch, changeOf(n))
 	}
 	return l

@@ -229,7 +229,7 @@ func drawSickWorld(t *rapid.T) policy.Snapshot {
 	for i := range rapid.IntRange(0, 4).Draw(t, "more") {
 		n := drawNode(t, fmt.Sprintf("s-%d", i))
 		n.Conditions = append(n.Conditions, policy.Condition{Type: "Disk", Status: "True"})
-		n.Labels = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
+		n.Labels = policy.LabelsOf(map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")})
 		s.Nodes[n.Name] = &n
 	}
 	return s
@@ -275,7 +275,7 @@ func TestLawBudgetHolds(t *testing.T) {
 			for _, c := range r.Checks {
 				for _, target := range c.Targets {
 					n := s.Nodes[target.Node]
-					if target.Acts() && n != nil && n.Ready() && (b.Selector == nil || b.Selector.Matches(labels.Set(n.Labels))) {
+					if target.Acts() && n != nil && n.Ready() && (b.Selector == nil || b.Selector.Matches(n.Labels)) {
 						taken[n.Name] = true
 					}
 				}

@@ -435,7 +435,7 @@ func (l *Ledger) countNode(n *Node, by int) {
 	}
 	l.fleet.Nodes += by
 	l.fleet.NotReady += notReady
-	if zone := n.Labels[l.tables.rules.ZoneKey]; zone != "" {
+	if zone := n.Labels.Get(l.tables.rules.ZoneKey); zone != "" {
 		f := l.zones[zone]
 		f.Nodes += by
 		f.NotReady += notReady

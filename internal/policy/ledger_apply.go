@@ -196,7 +196,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		n = l.tables.pods.withRole(n)
 	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
-	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
+	relabelled := old == nil || n == nil || !old.Labels.Equal(n.Labels)
 	var before nodeCoverage
 	if relabelled {
 		before = l.coverageOf(id.Name)
@@ -268,7 +268,7 @@ func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 func (n *Node) equalsExceptHealth(o *Node) bool {
 	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
 		n.ProviderID == o.ProviderID && n.OpenShiftMachine == o.OpenShiftMachine && n.ClusterMachine == o.ClusterMachine && n.ControlPlane == o.ControlPlane && n.fromPod == o.fromPod && n.Deleting == o.Deleting &&
-		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
+		n.Ready() == o.Ready() && n.Labels.Equal(o.Labels) && slices.Equal(n.Addresses, o.Addresses)
 }
 
 func (l *Ledger) setMachine(id ObjectID, m *Machine) {

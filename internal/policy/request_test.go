@@ -31,7 +31,7 @@ func askedLedgerWith(t *testing.T, rules Rules, requests ...Request) *Ledger {
 	silent := []Condition{{Type: "Ready", Status: "Unknown", LastTransition: requestedAt.Add(-time.Hour)}}
 	changes := []Change{
 		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", ClusterMachine: "ns/m-1", Conditions: silent}},
-		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: labels.Set{"pool": "metal"}, Conditions: silent}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: LabelsOf(labels.Set{"pool": "metal"}), Conditions: silent}},
 		{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m-1"},
 			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
 		{ID: ObjectID{APIVersion: Medik8sAPI, Kind: NodeHealthCheckKind, Name: "metal"}, Value: &Check{

@@ -206,10 +206,8 @@ type ObjectError struct {
 type Machine struct {
 	// APIVersion tells the API family.
 	APIVersion           string
-	Namespace, Name      string
-	UID, ResourceVersion string
-	Labels               map[string]string
-	Annotations          map[string]string
+	Namespace, Name, UID string
+	Labels, Annotations  map[string]string
 
 	Phase    string
 	Deleting bool
@@ -272,12 +270,12 @@ type Owner struct {
 
 // Node is what policy and the guards need of a Node.
 type Node struct {
-	Name                 string
-	UID, ResourceVersion string
-	Labels, Annotations  map[string]string
-	Conditions           []Condition
-	Deleting             bool
-	ProviderID           string
+	Name, UID   string
+	Labels      Labels
+	Annotations map[string]string
+	Conditions  []Condition
+	Deleting    bool
+	ProviderID  string
 	// OpenShiftMachine and ClusterMachine are what NamedMachines returns.
 	OpenShiftMachine, ClusterMachine string
 	SystemUUID                       string

@@ -158,7 +158,7 @@ func (w *tables) countNode(n *Node, by int) {
 // countRuns does that with open runs.
 func (w *tables) countRuns(runs []OpenRun, by int) {
 	for _, r := range runs {
-		if r.takesTurn() && hasRoleOfAdministrator(r.NodeLabels) {
+		if r.takesTurn() && hasRoleOfAdministrator(labels.Set(r.NodeLabels)) {
 			w.labelled += by
 		}
 		w.machineSpaces.count(w.rules.spacesOfRun(&r), r.ControlPlane, r.takesTurn(), by)
@@ -305,7 +305,7 @@ func (o *owners) targetNode(name string) *Node {
 		return n
 	}
 	if r, open := o.runs[runSubject{node: name}]; open {
-		return &Node{Name: name, Labels: r.NodeLabels, ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
+		return &Node{Name: name, Labels: LabelsOf(r.NodeLabels), ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
 	}
 	return nil
 }
@@ -331,7 +331,7 @@ func (o *owners) targetNodes() iter.Seq[*Node] {
 // machine may have its name. If a Node does not exist and its labels are not known, every selector
 // matches it, as every budget counts it.
 type targetLabels struct {
-	own     labels.Set
+	own     Labels
 	begun   labels.Set // when the run began; nil: no run is open, or they are not known
 	unknown bool
 }
@@ -355,7 +355,7 @@ func (c *Check) Covers(m *Machine, n *Node) bool {
 	case c.Selector == nil:
 		return false
 	case c.SelectsNodes:
-		return n != nil && c.Selector.Matches(labels.Set(n.Labels))
+		return n != nil && c.Selector.Matches(n.Labels)
 	case m == nil:
 		return false
 	case c.family() == fenced: // any namespace, either API family

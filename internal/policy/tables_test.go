@@ -37,7 +37,7 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
 		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, TakesNoTurn: n.ControlPlane && !tablesOf(&s).TakesTurn(n, nil),
 			SystemUUID: n.SystemUUID, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
-		maps.Copy(r.NodeLabels, n.Labels)
+		maps.Copy(r.NodeLabels, n.Labels.Map())
 		if m, _ := w.machineOf(n); m != nil {
 			r.Machine, r.MachineAPI = m.Key(), m.APIVersion
 		}
@@ -93,7 +93,7 @@ func TestHostOfAnOpenRunIsRefusedUnderAnotherName(t *testing.T) {
 // poolOf makes Nodes of one label; the first are silent.
 func poolOf(name string, size, silent int) (list []Change) {
 	for i := range size {
-		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: labels.Set{"pool": name},
+		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: LabelsOf(labels.Set{"pool": name}),
 			Conditions: []Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}}}
 		if i < silent {
 			n.Conditions[0].Status = "Unknown"

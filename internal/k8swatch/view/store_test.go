@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -425,4 +427,19 @@ func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
 			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, must.Do(s.convert(pod))(t))
 		}
 	}
+}
+
+func TestOneText(t *testing.T) {
+	long := strings.Repeat("0123456789", 100)
+	for _, want := range [][]string{{}, {""}, {"", "", "a"}, {"ns/n-1", "n-1", "uid", "uid", ""}, {"a", "ab", "abc"}, {long, "56789012", "x" + long}} {
+		got, parts := slices.Clone(want), []*string{}
+		for i := range got {
+			parts = append(parts, &got[i])
+		}
+		oneText(parts...)
+		assert.Equal(t, want, got)
+	}
+	one, part := "openshift-machine-api/n-1", strings.Clone("n-1")
+	oneText(&one, &part)
+	assert.Same(t, unsafe.StringData(one[len("openshift-machine-api/"):]), unsafe.StringData(part), "what another text contains is kept once")
 }
