@@ -124,25 +124,14 @@ func (l *Ledger) dropTargets(author space) {
 		}
 		c.targets, c.clocks, c.n, c.waits, c.recount = nil, nil, count{}, nil, true
 	}
-	dropGone(l.onMachine, machines)
-	dropGone(l.onNode, nodes)
-	l.Version++
-}
-
-// dropGone removes the targets that are gone from the lists of these names. The lists are copied,
-// because a caller may still hold one.
-func dropGone(index map[string][]*targetEntry, names map[string]bool) {
-	for name := range names {
-		var kept []*targetEntry
-		for _, e := range index[name] {
-			if !e.gone {
-				kept = append(kept, e)
-			}
-		}
-		if index[name] = kept; kept == nil {
-			delete(index, name)
-		}
+	stays := func(e *targetEntry) bool { return !e.gone }
+	for name := range machines {
+		l.onMachine.keep(name, stays)
 	}
+	for name := range nodes {
+		l.onNode.keep(name, stays)
+	}
+	l.Version++
 }
 
 // resize adds to the number of targets of the check.

@@ -245,7 +245,7 @@ func (w *tables) controlPlaneSize() int {
 		note(m)
 	}
 	for name := range w.nodesWithRole {
-		for _, m := range w.byNode[name] {
+		for m := range w.byNode.of(name) {
 			note(m)
 		}
 	}
@@ -359,7 +359,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if at.target == q.targetName() && (q.ControlPlane || w.isOfAll(n)) && w.requests.mayBeFor(q, nil, n) {
 				busy[at.target] = true
 			}
-			for _, m := range w.byKey[at.target] {
+			for m := range w.byKey.of(at.target) {
 				if q.IsFor(m.names()) && w.requests.mayBeFor(q, m, w.nodes[m.NodeName]) {
 					mark(m)
 				}
@@ -413,7 +413,12 @@ func (o *owners) isOfAll(n *Node) bool {
 	if n == nil || n.isLabelled() || o.labelled == 0 {
 		return n != nil && n.ControlPlane
 	}
-	return slices.ContainsFunc(o.byNode[n.Name], o.inControlPlane)
+	for m := range o.byNode.of(n.Name) {
+		if o.inControlPlane(m) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *owners) TakesTurn(n *Node, m *Machine) bool {
