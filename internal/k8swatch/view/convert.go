@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -254,19 +253,24 @@ func intern(s string) string {
 // oneText makes texts of one object parts of a single one: alone, each would take the space of the next larger size. A text that another one contains
 // takes none. Whoever keeps one of them keeps all.
 func oneText(texts ...*string) {
-	var space [512]byte
-	all, starts := space[:0], make([]int, 0, 16)
+	size := 0
 	for _, t := range texts {
-		at := bytes.Index(all, []byte(*t))
-		if at < 0 {
-			at = len(all)
-			all = append(all, *t...)
-		}
-		starts = append(starts, at)
+		size += len(*t)
 	}
-	one := string(all)
-	for i, t := range texts {
-		*t = one[starts[i] : starts[i]+len(*t)]
+	var all strings.Builder
+	all.Grow(size)
+	for _, t := range texts {
+		if !strings.Contains(all.String(), *t) {
+			all.WriteString(*t)
+		}
+	}
+	one := all.String()
+	if len(one) < size {
+		one = strings.Clone(one) // no larger than it must be
+	}
+	for _, t := range texts {
+		at := strings.Index(one, *t)
+		*t = one[at : at+len(*t)]
 	}
 }
 
