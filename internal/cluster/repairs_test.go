@@ -116,7 +116,7 @@ func (a *asking) put() {
 }
 
 func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.Node {
-	n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready, LastTransition: a.now.Add(-time.Hour)}}}
+	n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: ready, LastTransition: a.now.Add(-time.Hour)}})}
 	for _, f := range change {
 		f(n)
 	}
@@ -398,7 +398,7 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	}
 	node := func(name, ready string) policy.Change {
 		return policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name},
-			Value: &policy.Node{Name: name, UID: "u-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready}}}}
+			Value: &policy.Node{Name: name, UID: "u-" + name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: ready}})}}
 	}
 	neverReady := func(n int) bool {
 		return b.Objects.replacements.originOf(b.Objects.ledger.MachineIn(policy.OpenShiftMachineAPI, "ns", fmt.Sprint("m-", n))).NeverReady
@@ -421,12 +421,12 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"], "the newest that was Ready")
 
 	old := node("n-5", "True")
-	old.Value.(*policy.Node).Conditions[0].LastTransition = after(4)
+	old.Value.(*policy.Node).Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: after(4)}})
 	put(old, machine(5, "n-5"))
 	assert.True(t, neverReady(5), "the Node was Ready before the Machine was created")
 	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"])
 	again := node("n-5", "True")
-	again.Value.(*policy.Node).Conditions[0].LastTransition = after(5)
+	again.Value.(*policy.Node).Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: after(5)}})
 	put(again)
 	assert.False(t, neverReady(5))
 

@@ -291,7 +291,7 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	for _, name := range []string{"n-1", "n-3"} { // each is Ready, so it counts only while somebody repairs it
 		a.node(name, "True", func(n *policy.Node) {
 			n.Labels = policy.LabelsOf(map[string]string{"in": "b"})
-			n.Conditions = append(n.Conditions, policy.Condition{Type: "Bad", Status: "True", LastTransition: a.now.Add(-time.Hour)})
+			n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: "Bad", Status: "True", LastTransition: a.now.Add(-time.Hour)}})...)
 		})
 	}
 	a.node("n-9", "Unknown")

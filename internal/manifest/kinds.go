@@ -22,7 +22,7 @@ func Node(fields map[string]any) (policy.Node, error) {
 	}
 	n.OpenShiftMachine, n.ClusterMachine = policy.NamedMachines(n.Annotations)
 	_, n.Name, n.UID = identify(meta, false)
-	n.Conditions = conditions(status)
+	n.Conditions = policy.ConditionsOf(conditions(status))
 	for _, a := range status.shortList("addresses") {
 		n.Addresses = append(n.Addresses, a.text("address"))
 	}

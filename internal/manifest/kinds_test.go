@@ -149,7 +149,7 @@ metadata: {namespace: medik8s-leases, name: leader}
 		Labels: policy.LabelsOf(map[string]string{"node-role.kubernetes.io/master": ""}), Annotations: map[string]string{"a": "b"},
 		ProviderID: "p", SystemUUID: "s", BootID: "b", MachineID: "m",
 		Addresses:  []string{"192.0.2.1", "n-1"},
-		Conditions: []policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}},
+		Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}}),
 	}}, s.Nodes)
 	assert.Equal(t, map[string]policy.Lease{"n-1": {RenewTime: stamp, Duration: 40 * time.Second}}, s.Leases)
 	assert.Equal(t, map[string]policy.NodeLock{"n-1": {Holder: "NodeHealthCheck-c", RenewTime: stamp, Duration: 10 * time.Minute}}, s.NodeLocks)

@@ -51,9 +51,9 @@ func benchNode(i int, ready string, since time.Time) *policy.Node {
 	}
 	n.Labels = policy.LabelsOf(own)
 	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
-		n.Conditions = append(n.Conditions, policy.Condition{Type: kind, Status: "False", LastTransition: epoch})
+		n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: kind, Status: "False", LastTransition: epoch}})...)
 	}
-	n.Conditions = append(n.Conditions, policy.Condition{Type: "Ready", Status: ready, LastTransition: since})
+	n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: ready, LastTransition: since}})...)
 	return n
 }
 

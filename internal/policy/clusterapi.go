@@ -3,7 +3,9 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +126,7 @@ func (f *finding) String() string {
 // conditions show, which need no Node, then those of its Node.
 func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 	m := x.Machine
-	list := matching(nil, reason.MachineCondition, "Machine condition ", c.MachineConditions, m.Conditions)
+	list := matching(nil, reason.MachineCondition, "Machine condition ", c.MachineConditions, slices.Values(m.Conditions))
 	switch {
 	case m.NodeName == "" || !p.initialized:
 		if c.StartupTimeout == 0 {
@@ -135,13 +137,13 @@ func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 		// No timeout: the Machine had a Node, and somebody removed it.
 		return append(list, finding{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", m.NodeName), atOnce: true})
 	}
-	return matching(list, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
+	return matching(list, reason.NodeCondition, "", c.Conditions, x.Node.Conditions.All())
 }
 
 // matching appends a finding for each unhealthy condition that the object has.
-func matching(list []finding, code reason.Code, prefix string, unhealthy []UnhealthyCondition, seen []Condition) []finding {
+func matching(list []finding, code reason.Code, prefix string, unhealthy []UnhealthyCondition, seen iter.Seq[Condition]) []finding {
 	for _, u := range unhealthy {
-		for _, s := range seen {
+		for s := range seen {
 			if s.Type != u.Type {
 				continue
 			}

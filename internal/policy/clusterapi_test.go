@@ -203,7 +203,7 @@ func pool(n, sick int) map[string]*policy.Node {
 		if i < sick {
 			status = "Unknown"
 		}
-		nodes[name] = &policy.Node{Name: name, Conditions: []policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}}}
+		nodes[name] = &policy.Node{Name: name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}})}
 	}
 	return nodes
 }
@@ -288,7 +288,7 @@ func drawNodes(t *rapid.T) policy.Snapshot {
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 		n := drawNode(t, fmt.Sprintf("n-%d", i))
 		if rapid.Bool().Draw(t, "long sick") {
-			n.Conditions[0].Status, n.Conditions[0].LastTransition = "Unknown", epoch.Add(-time.Hour)
+			n.Conditions = append(policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Hour)}}), n.Conditions[1:]...)
 		}
 		own := map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
 		if v := rapid.SampledFrom([]string{"", "", "true", "false"}).Draw(t, "exclude"); v != "" {
@@ -402,7 +402,7 @@ func TestLawNodeOneMoreUnhealthy(t *testing.T) {
 				continue
 			}
 			ill := *n
-			ill.Conditions = []policy.Condition{{Type: "Ready", Status: "Unknown"}}
+			ill.Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown"}})
 			s.Nodes[name] = &ill
 			after := policy.Decide(s, epoch)
 			s.Nodes[name] = n

@@ -158,7 +158,7 @@ func controlPlaneOf(node *Node) *Node {
 }
 
 func readyNode(name string) *Node {
-	return &Node{Name: name, UID: name, Conditions: []Condition{{Type: "Ready", Status: "True"}}}
+	return &Node{Name: name, UID: name, Conditions: ConditionsOf([]Condition{{Type: "Ready", Status: "True"}})}
 }
 
 func member(name string) Change {

@@ -157,10 +157,10 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 		ProviderID:       of(t, "provider", worldProviders...),
 		OpenShiftMachine: of(t, "machine of OpenShift", worldNamed...), ClusterMachine: of(t, "machine of the Cluster API", worldNamed...),
 		ControlPlane: odds(t, "role", 2), Deleting: odds(t, "deleting", 8),
-		Conditions: []Condition{{"Ready", of(t, "ready", "True", "True", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}},
+		Conditions: ConditionsOf([]Condition{{"Ready", of(t, "ready", "True", "True", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}}),
 	}
 	if odds(t, "terminating", 6) {
-		n.Conditions = append(n.Conditions, Condition{terminating, "True", around(t, "terminating since", now)})
+		n.Conditions = append(n.Conditions, ConditionsOf([]Condition{{terminating, "True", around(t, "terminating since", now)}})...)
 	}
 	if n.ControlPlane && odds(t, "labelled", 2) {
 		n.Labels = LabelsOf(labels.Merge(n.Labels.Map(), labels.Set{of(t, "label", labelEtcd, labelMicroK8s): "true"}))

@@ -273,7 +273,7 @@ type Node struct {
 	Name, UID   string
 	Labels      Labels
 	Annotations map[string]string
-	Conditions  []Condition
+	Conditions  Conditions
 	Deleting    bool
 	ProviderID  string
 	// OpenShiftMachine and ClusterMachine are what NamedMachines returns.
@@ -305,19 +305,12 @@ func (n *Node) KubeletReporting() bool {
 }
 
 func (n *Node) condition(kind string) (Condition, bool) {
-	for _, c := range n.Conditions {
+	for c := range n.Conditions.All() {
 		if c.Type == kind {
 			return c, true
 		}
 	}
 	return Condition{}, false
-}
-
-// Condition is one condition of an object. A zero LastTransition counts as
-// infinitely old, as in the upstream controllers.
-type Condition struct {
-	Type, Status   string
-	LastTransition time.Time
 }
 
 // The times that others write are kept between these two. Times beyond the years 0 to 9999 are no JSON, so that one of them, or

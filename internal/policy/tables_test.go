@@ -94,9 +94,9 @@ func TestHostOfAnOpenRunIsRefusedUnderAnotherName(t *testing.T) {
 func poolOf(name string, size, silent int) (list []Change) {
 	for i := range size {
 		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: LabelsOf(labels.Set{"pool": name}),
-			Conditions: []Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}}}
+			Conditions: ConditionsOf([]Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}})}
 		if i < silent {
-			n.Conditions[0].Status = "Unknown"
+			n.Conditions = ConditionsOf([]Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}})
 		}
 		list = append(list, put(n))
 	}
@@ -312,7 +312,7 @@ func TestRenewedUntil(t *testing.T) {
 		"a saved state":                             {"Unknown", ago(5 * minute), Lease{RenewTime: ago(minute / 2)}, true},
 		"a saved state, old":                        {"Unknown", ago(5 * minute), Lease{RenewTime: ago(minute)}, false},
 	} {
-		n := &Node{Conditions: []Condition{{Type: "Ready", Status: c.status, LastTransition: c.since}}}
+		n := &Node{Conditions: ConditionsOf([]Condition{{Type: "Ready", Status: c.status, LastTransition: c.since}})}
 		assert.Equal(t, c.alive, noon.Before(RenewedUntil(n, c.lease, noon)), name)
 	}
 	assert.True(t, RenewedUntil(nil, Lease{}, noon).IsZero())

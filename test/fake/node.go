@@ -43,7 +43,7 @@ func (n *Node) OutOfService() bool { return slices.Contains(n.Taints, outOfServi
 func (s *State) policyNode(n *Node) *policy.Node {
 	v := &policy.Node{Name: n.Name, UID: n.UID, BootID: n.BootID, SystemUUID: n.SystemUUID,
 		MachineID: "machine-" + n.Name, Labels: policy.LabelsOf(n.Labels), ControlPlane: n.ControlPlane,
-		Conditions: []policy.Condition{{Type: "Ready", Status: n.Ready, LastTransition: n.Since}}}
+		Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: n.Ready, LastTransition: n.Since}})}
 	switch m := s.Machines[n.Name]; {
 	case m == nil || m.NodeName != n.Name:
 	case m.APIVersion == policy.OpenShiftMachineAPI:

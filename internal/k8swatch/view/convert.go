@@ -63,12 +63,11 @@ func PolicyNode(n *corev1.Node) *policy.Node {
 		ControlPlane: policy.ControlPlaneNode(labels.Set(n.Labels)),
 	}
 	out.OpenShiftMachine, out.ClusterMachine = policy.NamedMachines(n.Annotations)
-	out.Conditions = make([]policy.Condition, 0, len(n.Status.Conditions))
+	conditions := make([]policy.Condition, 0, len(n.Status.Conditions))
 	for _, c := range n.Status.Conditions {
-		out.Conditions = append(out.Conditions, policy.Condition{
-			Type: intern(string(c.Type)), Status: intern(string(c.Status)), LastTransition: policy.Bounded(c.LastTransitionTime.Time),
-		})
+		conditions = append(conditions, policy.Condition{Type: string(c.Type), Status: string(c.Status), LastTransition: policy.Bounded(c.LastTransitionTime.Time)})
 	}
+	out.Conditions = policy.ConditionsOf(conditions)
 	out.Addresses = make([]string, 0, len(n.Status.Addresses))
 	for _, a := range n.Status.Addresses {
 		out.Addresses = append(out.Addresses, a.Address)

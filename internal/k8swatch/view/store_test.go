@@ -84,7 +84,7 @@ func TestOnlyNewsIsTold(t *testing.T) {
 	assert.False(t, told(c), "a status that was only confirmed")
 	require.NoError(t, s.Update(apiNode("a", "3", "Unknown")))
 	assert.True(t, told(c), "another condition")
-	assert.Equal(t, "Unknown", k8stest.Seen(c).Node("a").Conditions[0].Status)
+	assert.Equal(t, "Unknown", k8stest.Seen(c).Node("a").Conditions[0].Condition().Status)
 	require.NoError(t, s.Delete(apiNode("a", "4", "Unknown")))
 	assert.True(t, told(c), "a deletion")
 	assert.Equal(t, []policy.Change{{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "a"}}}, c.Changes())
