@@ -4,8 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	klabels "k8s.io/apimachinery/pkg/labels"
-
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -53,8 +52,8 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 
 // labels are those of each Node, as Labelled tells: those of a Node that a run has deleted are in its record. unlabelled are
 // the open runs whose Node is not known. The lock is held.
-func (c *Model) labels(open []remediate.Run) (all map[string]klabels.Labels, unlabelled map[string]bool) {
-	all, unlabelled = map[string]klabels.Labels{}, map[string]bool{}
+func (c *Model) labels(open []remediate.Run) (all map[string]policy.Labels, unlabelled map[string]bool) {
+	all, unlabelled = map[string]policy.Labels{}, map[string]bool{}
 	for n := range c.Objects.ledger.Nodes() {
 		all[n.Name] = n.Labels
 	}
@@ -62,19 +61,21 @@ func (c *Model) labels(open []remediate.Run) (all map[string]klabels.Labels, unl
 		r := &open[i]
 		if n := c.Objects.ledger.Node(r.Target.Node); n != nil {
 			if !r.Isolated.IsZero() && n.UID != r.Target.NodeUID && r.NodeLabels != nil {
-				all[n.Name] = klabels.Merge(r.NodeLabels, n.Labels.Map())
+				begun := maps.Clone(r.NodeLabels)
+				maps.Copy(begun, n.Labels.Map())
+				all[n.Name] = policy.LabelsOf(begun)
 			}
 			continue
 		}
 		if r.Target.Node != "" && r.NodeLabels != nil {
-			all[r.Target.Node] = klabels.Set(r.NodeLabels)
+			all[r.Target.Node] = policy.LabelsOf(r.NodeLabels)
 		} else {
 			unlabelled[SubjectOf(r.Target)] = true
 		}
 	}
 	for _, p := range c.Runs.repairs {
 		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
-			all[p.Target.Node] = klabels.Set(p.NodeLabels)
+			all[p.Target.Node] = policy.LabelsOf(p.NodeLabels)
 		}
 	}
 	return all, unlabelled
@@ -94,7 +95,7 @@ func (c *Model) Places(rackKey string) map[string]Place {
 	return places
 }
 
-func hasAll(labels klabels.Labels, wanted map[string]string) bool {
+func hasAll(labels policy.Labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if has, found := labels.Lookup(key); !found || has != value {
 			return false
@@ -107,7 +108,7 @@ func hasAll(labels klabels.Labels, wanted map[string]string) bool {
 const maxValues = 10
 
 // valuesOf lists the first values of a label; none if several labels are wanted.
-func valuesOf(all map[string]klabels.Labels, wanted map[string]string) []string {
+func valuesOf(all map[string]policy.Labels, wanted map[string]string) []string {
 	if len(wanted) != 1 {
 		return nil
 	}
