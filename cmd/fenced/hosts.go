@@ -143,10 +143,10 @@ func (c control) BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error) 
 	if err := c.checkCluster(f.Cluster); err != nil {
 		return wire.BMCs{}, err
 	}
-	of := func(s *hosts.Subject) bool {
-		return (f.Cluster == "" || s.Cluster == f.Cluster) && (f.Of == "" || s.Node == f.Of || s.Machine == f.Of)
+	of := func(cluster, node, machine string) bool {
+		return (f.Cluster == "" || cluster == f.Cluster) && (f.Of == "" || node == f.Of || machine == f.Of)
 	}
-	if f.Undependable { // whoever asks for these has mostly just asked for the status
+	if f.Undependable && f.Of == "" { // whoever asks for these has mostly just asked for the status
 		surveyed, err := c.surveyBMCs(ctx)
 		if err != nil {
 			return wire.BMCs{}, err
@@ -157,7 +157,9 @@ func (c control) BMCs(ctx context.Context, f wire.BMCFilter) (wire.BMCs, error) 
 			b := &surveyed.bad[i]
 			bad[host{b.Cluster, b.Node, b.Machine}] = true
 		}
-		of = func(s *hosts.Subject) bool { return asked(s) && bad[host{s.Cluster, s.Node, s.Machine}] }
+		of = func(cluster, node, machine string) bool {
+			return asked(cluster, node, machine) && bad[host{cluster, node, machine}]
+		}
 	}
 	found, err := c.sweep.Select(ctx, of, func(r *sweep.Result) bool {
 		b := wireBMC(r)

@@ -14,7 +14,6 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
@@ -279,7 +278,7 @@ func confirmMessage(o wire.Order, out order.Outcome) string {
 // lastHealthCheck is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
 func (c control) lastHealthCheck(ctx context.Context, o wire.Order) (evidence []string) {
-	found, err := c.sweep.Select(ctx, func(s *hosts.Subject) bool { return (o.Cluster == "" || s.Cluster == o.Cluster) && s.Node == o.Node }, func(*sweep.Result) bool { return true })
+	found, err := c.sweep.Select(ctx, func(cluster, node, _ string) bool { return (o.Cluster == "" || cluster == o.Cluster) && node == o.Node }, func(*sweep.Result) bool { return true })
 	if err != nil { // nothing was seen yet
 		return nil
 	}

@@ -129,7 +129,7 @@ func surveyNodes(ctx context.Context, c *k8swatch.Cluster, ledger *policy.Ledger
 	for _, n := range nodes {
 		row := setup.Node{Name: n.Name, UUID: n.SystemUUID, ControlPlane: n.ControlPlane, Ready: n.Ready()}
 		if n.ControlPlane && !policy.ControlPlaneNode(n.Labels) {
-			row.Hostname = n.Labels["kubernetes.io/hostname"]
+			row.Hostname = n.Labels.Get("kubernetes.io/hostname")
 		}
 		t := remediate.Target{Cluster: s.Cluster, Node: n.Name, NodeUID: n.UID, BootID: n.BootID, SystemUUID: n.SystemUUID}
 		if m := ledger.MachineOf(n.Name); m != nil {

@@ -103,7 +103,7 @@ func lostHolder(t *testing.T, now time.Time, stored ...remediate.Run) *Requested
 	b := cluster.New(cluster.Options{Name: "c", Limits: cluster.NewLimits(guard.Limits{}, remediate.Limits{})}, now)
 	q := &policy.Request{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind, Namespace: "ns", Name: "n", UID: "q", Created: now.Add(-time.Hour), Deleting: true,
 		Power: &policy.PowerRequest{HasFinalizer: true, HeldFor: "r-lost"}}
-	n := &policy.Node{Name: "n", UID: "uid-n", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now.Add(-time.Hour)}}}
+	n := &policy.Node{Name: "n", UID: "uid-n", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now.Add(-time.Hour)}})}
 	b.Follow(now, []policy.Change{
 		{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: n},
 		{ID: policy.ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q},

@@ -240,7 +240,7 @@ func (h *ByHand) target(ctx context.Context, a cluster.Candidate, p *probe) *wir
 	if node == nil {
 		return t
 	}
-	for _, cond := range node.Conditions {
+	for cond := range node.Conditions.All() {
 		if cond.Type == "Ready" {
 			t.Ready, t.ReadySince = cond.Status, cond.LastTransition
 		}

@@ -156,7 +156,7 @@ func readerOf(t *testing.T) (er *evidenceReader, suspendFor func(time.Duration))
 		Strategy: policy.PowerCycleHosts, ShortenOnEvidence: true, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Hour}}}
 	changes := []policy.Change{{ID: policy.ObjectID{APIVersion: check.APIVersion, Kind: check.Kind, Name: check.Name}, Value: check}}
 	for _, name := range []string{"n-1", "n-2"} {
-		n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now}}}
+		n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now}})}
 		changes = append(changes, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 	}
 	opt.Model.Follow(now, changes, now)
@@ -295,7 +295,7 @@ func (w *acting) show(api, kind, namespace, name string, value any) {
 func (w *acting) target(t *testing.T) (*policy.Machine, *policy.Node, cluster.Candidate) {
 	t.Helper()
 	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "n", UID: "1", NodeName: "n"}
-	n := &policy.Node{Name: "n", UID: "uid-n", OpenShiftMachine: "ns/n", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: w.now.Add(-time.Hour)}}}
+	n := &policy.Node{Name: "n", UID: "uid-n", OpenShiftMachine: "ns/n", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: w.now.Add(-time.Hour)}})}
 	w.show(m.APIVersion, "Machine", "ns", "n", m)
 	w.show("v1", "Node", "", "n", n)
 	checks := w.model.Objects.ActingChecks(w.now)
@@ -319,7 +319,9 @@ func TestOneFreshQuestionForEveryAction(t *testing.T) {
 		"no Machine":                  {func(_ *acting, f *run.Fresh, _ *remediate.Observation) { f.Machine = nil }, remediate.No, "the Machine is gone or was replaced"},
 		"the Machine was not read":    {func(_ *acting, _ *run.Fresh, s *remediate.Observation) { s.Machine.Exists = remediate.CannotTell }, remediate.CannotTell, ""},
 		"the Node was not read":       {func(_ *acting, _ *run.Fresh, s *remediate.Observation) { s.Node.Exists = remediate.CannotTell }, remediate.CannotTell, ""},
-		"the Node is Ready":           {func(_ *acting, f *run.Fresh, _ *remediate.Observation) { f.Node.Conditions[0].Status = "True" }, remediate.No, "the target is Healthy now"},
+		"the Node is Ready": {func(_ *acting, f *run.Fresh, _ *remediate.Observation) {
+			f.Node.Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True"}})
+		}, remediate.No, "the target is Healthy now"},
 		"the kubelet renews its Lease": {func(a *acting, _ *run.Fresh, s *remediate.Observation) {
 			s.Lease.ResourceVersion, s.At = "2", a.now.Add(time.Second)
 		}, remediate.No, "refused now: NodeAlive"},
@@ -340,7 +342,6 @@ func TestOneFreshQuestionForEveryAction(t *testing.T) {
 			require.Equal(t, from == &other, before.AsksOther)
 			ask := func(change func(*acting, *run.Fresh, *remediate.Observation)) (remediate.Answer, string) {
 				freshMachine, freshNode := *m, *n
-				freshNode.Conditions = slices.Clone(n.Conditions)
 				s := remediate.Observation{At: a.now, Node: remediate.Node{Exists: remediate.Yes}, Machine: remediate.Machine{Exists: remediate.Yes}, Lease: remediate.Lease{Known: true, ResourceVersion: "1"}}
 				f := run.Fresh{Node: &freshNode, Machine: &freshMachine}
 				change(a, &f, &s)

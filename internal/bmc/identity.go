@@ -33,13 +33,30 @@ func UUIDsMatch(a, b string) bool {
 // UUIDForms returns the texts, in hex, that UUIDsMatch accepts for s, first s
 // itself; none if s cannot identify a machine. An index of them finds duplicates. // I9
 func UUIDForms(s string) []string {
-	u, ok := parseUUID(s)
-	if !ok || isPlaceholder(u) {
+	u, ok := ParseUUID(s)
+	if !ok {
 		return nil
 	}
 	var forms []string
-	for _, f := range byteOrders(u) {
+	for _, f := range u.Forms() {
 		forms = append(forms, hex.EncodeToString(f[:]))
+	}
+	return forms
+}
+
+// UUID is one that identifies a machine, in one byte order. As a key it takes half of what its text takes.
+type UUID [16]byte
+
+// ParseUUID returns the UUID that a text says; false if that cannot identify a machine.
+func ParseUUID(s string) (UUID, bool) {
+	u, ok := parseUUID(s)
+	return u, ok && !isPlaceholder(u)
+}
+
+// Forms are those of UUIDForms.
+func (u UUID) Forms() (forms [3]UUID) {
+	for i, f := range byteOrders(u) {
+		forms[i] = f
 	}
 	return forms
 }

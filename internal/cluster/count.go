@@ -155,7 +155,7 @@ func zoneOf(l *policy.Ledger, key string, recorded map[string]string, node strin
 		return zone
 	}
 	if n := l.Node(node); n != nil {
-		return n.Labels[key]
+		return n.Labels.Get(key)
 	}
 	return ""
 }
@@ -199,7 +199,7 @@ func anyZone(l *policy.Ledger, ledgerKey, key string) bool {
 		return l.Fleet("").HasZones
 	}
 	for n := range l.Nodes() {
-		if n.Labels[key] != "" {
+		if n.Labels.Get(key) != "" {
 			return true
 		}
 	}
@@ -214,7 +214,7 @@ func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
 	}
 	f := l.Fleet("")
 	for n := range l.Nodes() {
-		if n.Labels[key] != zone {
+		if n.Labels.Get(key) != zone {
 			continue
 		}
 		f.ZoneNodes++

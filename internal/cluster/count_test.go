@@ -129,7 +129,7 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	l := manyLimits()
 	l.MaxInFlight, l.MaxInFlightPerZone = 1, 1
 	a := newAsking(l)
-	inZone := func(n *policy.Node) { n.Labels = map[string]string{"zone": "z"} }
+	inZone := func(n *policy.Node) { n.Labels = policy.LabelsOf(map[string]string{"zone": "z"}) }
 	for i := range 3 {
 		a.node(fmt.Sprint("n-", i), "Unknown", inZone)
 	}
@@ -181,12 +181,12 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 // A restart loses the labels of Nodes that are gone: a record still counts in its own zone only. // I11
 func TestZoneOfARecordAfterARestart(t *testing.T) {
 	a := newAsking(manyLimits())
-	a.node("n", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": "z"} })
+	a.node("n", "Unknown", func(n *policy.Node) { n.Labels = policy.LabelsOf(map[string]string{"zone": "z"}) })
 	r := must.Do(a.reserve(a.candidate(t, "n"), reboot))(t)
 	again := newAsking(manyLimits())
 	again.b.Runs.SetRepairs([]Repair{r})
 	for zone, want := range map[string]int{"z": 1, "y": 0} {
-		n := again.node("other", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": zone} })
+		n := again.node("other", "Unknown", func(n *policy.Node) { n.Labels = policy.LabelsOf(map[string]string{"zone": zone}) })
 		f := guard.Facts{AsksOther: true}
 		again.b.Count(Candidate{Node: n, Draft: remediate.Run{Target: remediate.Target{Node: "other"}}}, "", &f, time.Time{}, again.now)
 		assert.Equal(t, want, f.ZoneInFlight, zone)
@@ -245,7 +245,7 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 			for name, zone := range map[string]string{"n-8": "a", "n-9": "b"} {
 				n := &policy.Node{Name: name, UID: name}
 				if c.zones {
-					n.Labels = map[string]string{"zone": zone}
+					n.Labels = policy.LabelsOf(map[string]string{"zone": zone})
 				}
 				b.Objects.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 			}
@@ -321,7 +321,7 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, false, true},
 	} {
 		b := New(Options{Name: "c"}, time.Now())
-		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node}
+		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: policy.LabelsOf(c.node)}
 		b.Objects.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
 		r.NodeLabels = nil
@@ -373,7 +373,7 @@ func TestHostCountsUnderEachOfItsNames(t *testing.T) {
 func TestNodesWithLabels(t *testing.T) {
 	a := newAsking(manyLimits())
 	with := func(labels map[string]string) func(*policy.Node) {
-		return func(n *policy.Node) { n.Labels = labels }
+		return func(n *policy.Node) { n.Labels = policy.LabelsOf(labels) }
 	}
 	r7 := map[string]string{"rack": "r7", "pool": "storage"}
 	a.node("there", "True", with(r7))

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -51,8 +52,8 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 
 // labels are those of each Node, as Labelled tells: those of a Node that a run has deleted are in its record. unlabelled are
 // the open runs whose Node is not known. The lock is held.
-func (c *Model) labels(open []remediate.Run) (all map[string]map[string]string, unlabelled map[string]bool) {
-	all, unlabelled = map[string]map[string]string{}, map[string]bool{}
+func (c *Model) labels(open []remediate.Run) (all map[string]policy.Labels, unlabelled map[string]bool) {
+	all, unlabelled = map[string]policy.Labels{}, map[string]bool{}
 	for n := range c.Objects.ledger.Nodes() {
 		all[n.Name] = n.Labels
 	}
@@ -60,20 +61,21 @@ func (c *Model) labels(open []remediate.Run) (all map[string]map[string]string, 
 		r := &open[i]
 		if n := c.Objects.ledger.Node(r.Target.Node); n != nil {
 			if !r.Isolated.IsZero() && n.UID != r.Target.NodeUID && r.NodeLabels != nil {
-				all[n.Name] = maps.Clone(r.NodeLabels)
-				maps.Copy(all[n.Name], n.Labels)
+				begun := maps.Clone(r.NodeLabels)
+				maps.Copy(begun, n.Labels.Map())
+				all[n.Name] = policy.LabelsOf(begun)
 			}
 			continue
 		}
 		if r.Target.Node != "" && r.NodeLabels != nil {
-			all[r.Target.Node] = r.NodeLabels
+			all[r.Target.Node] = policy.LabelsOf(r.NodeLabels)
 		} else {
 			unlabelled[SubjectOf(r.Target)] = true
 		}
 	}
 	for _, p := range c.Runs.repairs {
 		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
-			all[p.Target.Node] = p.NodeLabels
+			all[p.Target.Node] = policy.LabelsOf(p.NodeLabels)
 		}
 	}
 	return all, unlabelled
@@ -88,14 +90,14 @@ func (c *Model) Places(rackKey string) map[string]Place {
 	all, _ := c.labels(c.Runs.open())
 	places := make(map[string]Place, len(all))
 	for name, labels := range all {
-		places[name] = Place{Zone: labels[c.Options.Rules.ZoneKey], Rack: labels[rackKey]}
+		places[name] = Place{Zone: labels.Get(c.Options.Rules.ZoneKey), Rack: labels.Get(rackKey)}
 	}
 	return places
 }
 
-func hasAll(labels, wanted map[string]string) bool {
+func hasAll(labels policy.Labels, wanted map[string]string) bool {
 	for key, value := range wanted {
-		if has, found := labels[key]; !found || has != value {
+		if has, found := labels.Lookup(key); !found || has != value {
 			return false
 		}
 	}
@@ -106,14 +108,14 @@ func hasAll(labels, wanted map[string]string) bool {
 const maxValues = 10
 
 // valuesOf lists the first values of a label; none if several labels are wanted.
-func valuesOf(all map[string]map[string]string, wanted map[string]string) []string {
+func valuesOf(all map[string]policy.Labels, wanted map[string]string) []string {
 	if len(wanted) != 1 {
 		return nil
 	}
 	values := map[string]bool{}
 	for key := range wanted {
 		for _, labels := range all {
-			values[labels[key]] = true
+			values[labels.Get(key)] = true
 		}
 	}
 	delete(values, "") // the Node has no such label

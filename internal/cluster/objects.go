@@ -364,7 +364,7 @@ func anyMachineHasItsNode(l *policy.Ledger) bool {
 // run. It counts only if it is of another boot and became Unknown after the run started.
 func hasReturned(n *policy.Node, r remediate.Run) bool {
 	otherBoot := n.BootID != "" && n.BootID != r.Target.BootID
-	for _, c := range n.Conditions {
+	for c := range n.Conditions.All() {
 		if c.Type == "Ready" && c.Status != "True" && c.Status != "False" {
 			return otherBoot && c.LastTransition.After(r.Started)
 		}

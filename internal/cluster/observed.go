@@ -38,7 +38,7 @@ func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes 
 // ReadyCondition returns the status of a Node's Ready condition, and since when it has that
 // status; zero: unknown.
 func ReadyCondition(n *policy.Node) (status string, at time.Time) {
-	for _, c := range n.Conditions {
+	for c := range n.Conditions.All() {
 		if c.Type == "Ready" {
 			return c.Status, c.LastTransition
 		}

@@ -55,9 +55,9 @@ func TestRunThatTakesNoTurn(t *testing.T) {
 	a := newAsking(manyLimits())
 	for _, node := range []string{"cp", "worker"} {
 		a.node(node, "Unknown", func(n *policy.Node) {
-			n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+			n.Labels = policy.LabelsOf(map[string]string{"node-role.kubernetes.io/control-plane": ""})
 			if n.ControlPlane = true; node == "worker" {
-				n.Labels = map[string]string{"node.kubernetes.io/microk8s-controlplane": ""}
+				n.Labels = policy.LabelsOf(map[string]string{"node.kubernetes.io/microk8s-controlplane": ""})
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func (a *asking) put() {
 }
 
 func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.Node {
-	n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready, LastTransition: a.now.Add(-time.Hour)}}}
+	n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: ready, LastTransition: a.now.Add(-time.Hour)}})}
 	for _, f := range change {
 		f(n)
 	}
@@ -362,7 +362,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 			l := c.limits
 			l.MaxInFlightPercent, l.MaxFencesPerDay, l.ZoneBreakerMin, l.ZoneKey = 100, 5, 9, "zone"
 			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, noon)
-			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: map[string]string{"zone": "z"}}
+			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: policy.LabelsOf(map[string]string{"zone": "z"})}
 			b.Objects.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: node.Name}, Value: node})
 			reserve := func(n int, strategy remediate.Strategy, check string) error {
 				r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: strategy, CheckID: check, Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n)}}, noon)
@@ -398,7 +398,7 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	}
 	node := func(name, ready string) policy.Change {
 		return policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name},
-			Value: &policy.Node{Name: name, UID: "u-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready}}}}
+			Value: &policy.Node{Name: name, UID: "u-" + name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: ready}})}}
 	}
 	neverReady := func(n int) bool {
 		return b.Objects.replacements.originOf(b.Objects.ledger.MachineIn(policy.OpenShiftMachineAPI, "ns", fmt.Sprint("m-", n))).NeverReady
@@ -421,12 +421,12 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"], "the newest that was Ready")
 
 	old := node("n-5", "True")
-	old.Value.(*policy.Node).Conditions[0].LastTransition = after(4)
+	old.Value.(*policy.Node).Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: after(4)}})
 	put(old, machine(5, "n-5"))
 	assert.True(t, neverReady(5), "the Node was Ready before the Machine was created")
 	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"])
 	again := node("n-5", "True")
-	again.Value.(*policy.Node).Conditions[0].LastTransition = after(5)
+	again.Value.(*policy.Node).Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: after(5)}})
 	put(again)
 	assert.False(t, neverReady(5))
 

@@ -46,7 +46,7 @@ func TestReserveChecksAllLimits(t *testing.T) {
 			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
 			nodes := map[string]*policy.Node{}
 			for i := range 6 {
-				n := &policy.Node{Name: fmt.Sprint("n-", i), UID: fmt.Sprint("u-", i), Labels: map[string]string{"zone": "z"}}
+				n := &policy.Node{Name: fmt.Sprint("n-", i), UID: fmt.Sprint("u-", i), Labels: policy.LabelsOf(map[string]string{"zone": "z"})}
 				nodes[n.Name] = n
 				b.Objects.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 			}
@@ -290,8 +290,8 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	})
 	for _, name := range []string{"n-1", "n-3"} { // each is Ready, so it counts only while somebody repairs it
 		a.node(name, "True", func(n *policy.Node) {
-			n.Labels = map[string]string{"in": "b"}
-			n.Conditions = append(n.Conditions, policy.Condition{Type: "Bad", Status: "True", LastTransition: a.now.Add(-time.Hour)})
+			n.Labels = policy.LabelsOf(map[string]string{"in": "b"})
+			n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: "Bad", Status: "True", LastTransition: a.now.Add(-time.Hour)}})...)
 		})
 	}
 	a.node("n-9", "Unknown")

@@ -315,7 +315,7 @@ func sameHost(a, b remediate.Target) bool {
 // is no Node, they are those in the newest record of the same Node or Machine; nil: nobody knows them. // I11
 func (rs runs) knownNode(t remediate.Target, n *policy.Node) (map[string]string, remediate.NodeNames) {
 	if n != nil {
-		return remediate.KnownLabels(n.Labels), remediate.KnownNames(remediate.NodeNames(n.Names()))
+		return remediate.KnownLabels(n.Labels.Map()), remediate.KnownNames(remediate.NodeNames(n.Names()))
 	}
 	var newest time.Time
 	var labels map[string]string

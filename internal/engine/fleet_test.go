@@ -227,7 +227,7 @@ func (c *crowd) add(list []policy.Change) []policy.Change {
 		}
 		name := fmt.Sprintf("silent-%03d", i)
 		list = append(list, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: &policy.Node{
-			Name: name, UID: name, Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: time.Now()}}}})
+			Name: name, UID: name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: time.Now()}})}})
 	}
 	c.told = true
 	return list

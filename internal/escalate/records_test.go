@@ -34,7 +34,7 @@ func TestRecordIsBounded(t *testing.T) {
 	m.Follow(now, []policy.Change{
 		{ID: policy.ObjectID{APIVersion: check.APIVersion, Kind: check.Kind, Name: check.Name}, Value: &check},
 		{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: &policy.Node{Name: "n", UID: "u",
-			Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now.Add(-time.Hour)}}}},
+			Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now.Add(-time.Hour)}})}},
 	}, time.Time{})
 	rs := NewRecords(m)
 	reserve := func() (Record, error) {

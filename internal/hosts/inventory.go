@@ -30,6 +30,9 @@ type Subject struct {
 	BareMetalHost string
 	// Host has its credentials, unless Withheld forbids that. It is empty if Err is not nil.
 	Host bmc.Host
+	// Bare is what is kept of the host in any case: the one of hosts.d, or of the BareMetalHost, as it was when it was indexed, without credentials. Nobody
+	// changes it. It is nil if there is none.
+	Bare *bmc.Host
 	// Err is a *reason.Refusal that says why the host cannot be used; nil if it can.
 	Err error
 	// Withheld says why its BMCs are not read, except to enroll them: the password would go to
@@ -209,6 +212,9 @@ func (c *Cluster) subject(ctx context.Context, t remediate.Target) Subject {
 		if s.Withheld = c.metal.otherAccount(ctx, filled, t); s.Withheld == nil {
 			s.Host = filled
 		}
+	}
+	if e := c.hosts.catalog.index.get(s.Host.Name); e != nil {
+		s.Bare = e.host
 	}
 	if b := bareMetalHost(c.opt.View, t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs

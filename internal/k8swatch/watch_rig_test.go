@@ -42,7 +42,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 		return err == nil && h.Name == host && m.ControllerOwner.Name == set
 	})
 	n := k8stest.Seen(k).Node(node)
-	assert.Equal(t, "1", n.Labels["a"])
+	assert.Equal(t, "1", n.Labels.Get("a"))
 	assert.Equal(t, "su", n.SystemUUID)
 	assert.Equal(t, rig.Namespace+"/"+machine, n.OpenShiftMachine, "the Node names its Machine")
 

@@ -36,7 +36,7 @@ func Cluster(fields map[string]any) (policy.Cluster, error) {
 	o := read(fields)
 	status := o.child("status")
 	c := policy.Cluster{Paused: o.child("spec").flag("paused")}
-	c.Namespace, c.Name, _, _ = identify(o.child("metadata"), true)
+	c.Namespace, c.Name, _ = identify(o.child("metadata"), true)
 	old := o.text("apiVersion") == policy.ClusterAPIV1Beta1
 	seen := clusterConditions(status, old)
 	initialization := status.child("initialization")

@@ -111,7 +111,7 @@ spec:
 func TestClusterAPIMachine(t *testing.T) {
 	since := time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC)
 	want := policy.Machine{
-		Namespace: "ns", Name: "m", UID: "u", ResourceVersion: "7", Created: since,
+		Namespace: "ns", Name: "m", UID: "u", Created: since,
 		Labels:      map[string]string{"cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/control-plane": ""},
 		Annotations: map[string]string{"cluster.x-k8s.io/remediate-machine": "no"},
 		Phase:       "Running", NodeName: "n", ProviderID: "metal3://1", ClusterName: "c", ControlPlane: true,
@@ -238,7 +238,7 @@ func TestNodeHealthCheck(t *testing.T) {
 	c.Selector = nil
 	const farAPI, snrAPI = "fence-agents-remediation.medik8s.io/v1alpha1", "self-node-remediation.medik8s.io/v1alpha1"
 	assert.Equal(t, policy.Check{
-		Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "workers", UID: "u", ResourceVersion: "7",
+		Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "workers", UID: "u",
 		Annotations: map[string]string{"fenced.io/cluster": "prod"}, Clusters: []string{"prod"}, Source: "in.yaml:1", SelectsNodes: true,
 		Conditions: []policy.UnhealthyCondition{
 			{Type: "Ready", Status: "False", Timeout: time.Minute}, {Type: "DiskPressure", Status: "True", Timeout: 90 * time.Minute},

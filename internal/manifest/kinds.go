@@ -15,14 +15,14 @@ func Node(fields map[string]any) (policy.Node, error) {
 	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
 	info := status.child("nodeInfo")
 	n := policy.Node{
-		Labels: meta.labels("labels"), Annotations: meta.textMap("annotations"),
+		Labels: policy.LabelsOf(meta.labels("labels")), Annotations: meta.textMap("annotations"),
 		Deleting:   !meta.time("deletionTimestamp").IsZero(),
 		ProviderID: spec.text("providerID"),
 		SystemUUID: info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
 	}
 	n.OpenShiftMachine, n.ClusterMachine = policy.NamedMachines(n.Annotations)
-	_, n.Name, n.UID, n.ResourceVersion = identify(meta, false)
-	n.Conditions = conditions(status)
+	_, n.Name, n.UID = identify(meta, false)
+	n.Conditions = policy.ConditionsOf(conditions(status))
 	for _, a := range status.shortList("addresses") {
 		n.Addresses = append(n.Addresses, a.text("address"))
 	}
@@ -35,7 +35,7 @@ func Node(fields map[string]any) (policy.Node, error) {
 func Pod(fields map[string]any) (p policy.Pod, part bool, err error) {
 	o := read(fields)
 	meta := o.child("metadata")
-	p.Namespace, p.Name, _, _ = identify(meta, true)
+	p.Namespace, p.Name, _ = identify(meta, true)
 	labels := meta.labels("labels")
 	part, p.Member = policy.ControlPlanePod(p.Namespace, labels)
 	if p.Namespace == etcdSpace && (labels["k8s-app"] == "etcd" || labels["etcd"] == "true") {
@@ -54,7 +54,7 @@ func Pod(fields map[string]any) (p policy.Pod, part bool, err error) {
 // its Node.
 func Lease(fields map[string]any) (node string, l policy.Lease, err error) {
 	o := read(fields)
-	_, node, _, _ = identify(o.child("metadata"), true)
+	_, node, _ = identify(o.child("metadata"), true)
 	spec := o.child("spec")
 	l.RenewTime, l.Duration = spec.time("renewTime"), leaseDuration(spec)
 	return node, l, o.err()
@@ -67,7 +67,7 @@ func leaseDuration(spec object) time.Duration {
 // NodeLock decodes a Lease of medik8s on a Node.
 func NodeLock(fields map[string]any) (node string, l policy.NodeLock, err error) {
 	o := read(fields)
-	_, name, _, _ := identify(o.child("metadata"), true)
+	_, name, _ := identify(o.child("metadata"), true)
 	spec := o.child("spec")
 	l = policy.NodeLock{Holder: spec.text("holderIdentity"), RenewTime: spec.time("renewTime"), Duration: leaseDuration(spec)}
 	return strings.TrimPrefix(name, policy.NodeLockPrefix), l, o.err()
@@ -86,7 +86,7 @@ func BareMetalHost(fields map[string]any) (policy.Host, error) {
 		ExternallyProvisioned:          spec.flag("externallyProvisioned"),
 		Annotations:                    powerAnnotations(meta.textMap("annotations")),
 	}
-	h.Namespace, h.Name, h.UID, _ = identify(meta, true)
+	h.Namespace, h.Name, h.UID = identify(meta, true)
 	status := read(o.child("status").fields) // it belongs to a controller: what cannot be read is unknown
 	h.State = status.child("provisioning").text("state")
 	h.Serial, h.NICs = hardware(status)
@@ -156,7 +156,7 @@ func powerAnnotations(all map[string]string) map[string]string {
 func ClusterVersion(fields map[string]any) (policy.Upgrade, error) {
 	o := read(fields)
 	var u policy.Upgrade
-	_, name, _, _ := identify(o.child("metadata"), false)
+	_, name, _ := identify(o.child("metadata"), false)
 	for _, c := range conditions(o.child("status")) {
 		if c.Type == progressing && c.Status == "True" {
 			u.Why = fmt.Sprintf("%s %s is %s", clusterVersionKind, name, progressing)
@@ -170,7 +170,7 @@ func ClusterVersion(fields map[string]any) (policy.Upgrade, error) {
 }
 
 // identify reads the identity of an object; namespaced kinds need a namespace.
-func identify(meta object, namespaced bool) (namespace, name, uid, version string) {
+func identify(meta object, namespaced bool) (namespace, name, uid string) {
 	namespace, name = meta.text("namespace"), meta.text("name")
 	if name == "" {
 		meta.fail(meta.at("name"), "is missing")
@@ -178,7 +178,7 @@ func identify(meta object, namespaced bool) (namespace, name, uid, version strin
 	if namespaced && namespace == "" {
 		meta.fail(meta.at("namespace"), "is missing")
 	}
-	return namespace, name, meta.text("uid"), meta.text("resourceVersion")
+	return namespace, name, meta.text("uid")
 }
 
 // controllerOwner is the owner, of any kind, that recreates the object.

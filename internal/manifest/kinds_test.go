@@ -42,7 +42,7 @@ status:
 	require.Empty(t, s.Errors)
 	assert.Equal(t, []policy.Machine{{
 		APIVersion: policy.OpenShiftMachineAPI,
-		Namespace:  "ns", Name: "m-1", UID: "u-1", ResourceVersion: "42", Deleting: true,
+		Namespace:  "ns", Name: "m-1", UID: "u-1", Deleting: true,
 		Labels:      map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
 		Annotations: map[string]string{"host.metal3.io/external-remediation": "", "metal3.io/BareMetalHost": "ns/h"},
 		Phase:       "Running", NodeName: "n-1", NodeUID: "nu", LastUpdated: stamp, ProviderID: "baremetalhost:///ns/h/u",
@@ -145,11 +145,11 @@ metadata: {namespace: medik8s-leases, name: leader}
 `)
 	require.Empty(t, s.Errors)
 	assert.Equal(t, map[string]*policy.Node{"n-1": {
-		Name: "n-1", UID: "u", ResourceVersion: "7", ControlPlane: true,
-		Labels: map[string]string{"node-role.kubernetes.io/master": ""}, Annotations: map[string]string{"a": "b"},
+		Name: "n-1", UID: "u", ControlPlane: true,
+		Labels: policy.LabelsOf(map[string]string{"node-role.kubernetes.io/master": ""}), Annotations: map[string]string{"a": "b"},
 		ProviderID: "p", SystemUUID: "s", BootID: "b", MachineID: "m",
 		Addresses:  []string{"192.0.2.1", "n-1"},
-		Conditions: []policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}},
+		Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}}),
 	}}, s.Nodes)
 	assert.Equal(t, map[string]policy.Lease{"n-1": {RenewTime: stamp, Duration: 40 * time.Second}}, s.Leases)
 	assert.Equal(t, map[string]policy.NodeLock{"n-1": {Holder: "NodeHealthCheck-c", RenewTime: stamp, Duration: 10 * time.Minute}}, s.NodeLocks)

@@ -76,7 +76,7 @@ func machineOf(o, status object) policy.Machine {
 		ProviderID:      o.child("spec").text("providerID"),
 		ControllerOwner: controllerOwner(meta),
 	}
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
+	m.Namespace, m.Name, m.UID = identify(meta, true)
 	m.ControlPlane = policy.ControlPlaneMachine(m.Labels, m.ControllerOwner)
 	return m
 }
@@ -157,7 +157,7 @@ func checkIdentity(o object) policy.Check {
 		Annotations: meta.annotations(pausedAnnotation, evaluatorAnnotation, clusterAnnotation, strategyAnnotation), Source: "cluster",
 	}
 
-	c.Namespace, c.Name, c.UID, c.ResourceVersion = identify(meta, c.Kind == policy.MachineHealthCheckKind)
+	c.Namespace, c.Name, c.UID = identify(meta, c.Kind == policy.MachineHealthCheckKind)
 	if cluster := c.Annotations[clusterAnnotation]; cluster != "" {
 		c.Clusters = []string{cluster}
 	}

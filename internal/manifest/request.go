@@ -66,7 +66,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)
-	q.Namespace, q.Name, _, _ = identify(meta, false)
+	q.Namespace, q.Name, _ = identify(meta, false)
 	for _, ref := range meta.shortList("ownerReferences") {
 		q.Owners = append(q.Owners, policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")})
 	}

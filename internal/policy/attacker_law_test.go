@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -102,11 +103,7 @@ var attacks = map[string]func(t *rapid.T, world []Change) Change{
 	},
 	"label of a kubelet": func(t *rapid.T, world []Change) Change {
 		return kubeletsClaims(world, func(n *Node) {
-			n.Labels = maps.Clone(n.Labels)
-			if n.Labels == nil {
-				n.Labels = map[string]string{}
-			}
-			n.ControlPlane, n.Labels[labelMicroK8s] = true, ""
+			n.ControlPlane, n.Labels = true, LabelsOf(labels.Merge(n.Labels.Map(), labels.Set{labelMicroK8s: ""}))
 		})
 	},
 	"UUID of a kubelet": func(t *rapid.T, world []Change) Change {
@@ -130,7 +127,7 @@ func labelledWorld(rules Rules, world []Change) (list []Change, ok bool) {
 		return nil, false
 	}
 	server := controlPlaneOf(readyNode("server"))
-	server.Labels = map[string]string{labelEtcd: ""}
+	server.Labels = LabelsOf(map[string]string{labelEtcd: ""})
 	list = append(slices.Clone(world), worker, put(server), member("server"))
 	for _, name := range []string{"e-0", "e-1", "e-2"} { // nor does it have such Pods already
 		list = append(list, Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "kube-system", Name: name}})

@@ -124,25 +124,14 @@ func (l *Ledger) dropTargets(author space) {
 		}
 		c.targets, c.clocks, c.n, c.waits, c.recount = nil, nil, count{}, nil, true
 	}
-	dropGone(l.onMachine, machines)
-	dropGone(l.onNode, nodes)
-	l.Version++
-}
-
-// dropGone removes the targets that are gone from the lists of these names. The lists are copied,
-// because a caller may still hold one.
-func dropGone(index map[string][]*targetEntry, names map[string]bool) {
-	for name := range names {
-		var kept []*targetEntry
-		for _, e := range index[name] {
-			if !e.gone {
-				kept = append(kept, e)
-			}
-		}
-		if index[name] = kept; kept == nil {
-			delete(index, name)
-		}
+	stays := func(e *targetEntry) bool { return !e.gone }
+	for name := range machines {
+		l.onMachine.keep(name, stays)
 	}
+	for name := range nodes {
+		l.onNode.keep(name, stays)
+	}
+	l.Version++
 }
 
 // resize adds to the number of targets of the check.
@@ -329,7 +318,7 @@ func (l *Ledger) setSeated(id ObjectID, c *Check) {
 		l.tables.machineChecks[c.ID()] = c
 	}
 	switch {
-	case old != nil && c != nil && old.check.equalsExceptVersion(c):
+	case old != nil && c != nil && reflect.DeepEqual(old.check, c): // as when fenced has written its status, which is not read
 		old.check = c
 		return
 	case old != nil && c != nil && old.check.SelectsNodes == c.SelectsNodes && old.check.family() == c.family() && reflect.DeepEqual(old.check.Selector, c.Selector):
@@ -373,13 +362,4 @@ func (l *Ledger) replaceCheck(k checkKey, old *checkEntry, c *Check) {
 		l.checks[k] = e
 		l.addTargets(e)
 	}
-}
-
-// equalsExceptVersion reports whether two versions of a check differ only in what
-// is not evaluated. fenced's own writes of its status must not cause an
-// evaluation of all its targets.
-func (c *Check) equalsExceptVersion(o *Check) bool {
-	a, b := *c, *o
-	a.ResourceVersion, b.ResourceVersion = "", ""
-	return reflect.DeepEqual(a, b)
 }

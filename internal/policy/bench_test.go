@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func benchWorld(size int) policy.Snapshot {
 		s.Nodes[n.Name] = n
 		s.Machines = append(s.Machines, policy.Machine{
 			APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-" + n.Name, NodeName: n.Name, UID: fmt.Sprint("machine-", i),
-			ResourceVersion: "7", Labels: map[string]string{"pool": fmt.Sprint(i % 4)}, Phase: "Running", LastUpdated: epoch,
+			Labels: map[string]string{"pool": fmt.Sprint(i % 4)}, Phase: "Running", LastUpdated: epoch,
 		})
 	}
 	return s
@@ -45,15 +44,16 @@ func benchWorld(size int) policy.Snapshot {
 
 // benchNode is a Node with as much to it as one of a real cluster has.
 func benchNode(i int, ready string, since time.Time) *policy.Node {
-	n := &policy.Node{Name: fmt.Sprintf("node-%06d", i), UID: fmt.Sprint("node-", i), ResourceVersion: "7", SystemUUID: fmt.Sprintf("%032x", i+1)}
-	n.Labels = map[string]string{"pool": fmt.Sprint(i % 4), "topology.kubernetes.io/zone": fmt.Sprint(i % 16)}
+	n := &policy.Node{Name: fmt.Sprintf("node-%06d", i), UID: fmt.Sprint("node-", i), SystemUUID: fmt.Sprintf("%032x", i+1)}
+	own := map[string]string{"pool": fmt.Sprint(i % 4), "topology.kubernetes.io/zone": fmt.Sprint(i % 16)}
 	for k := range 10 {
-		n.Labels[fmt.Sprintf("kubernetes.io/label-%d", k)] = "some value"
+		own[fmt.Sprintf("kubernetes.io/label-%d", k)] = "some value"
 	}
+	n.Labels = policy.LabelsOf(own)
 	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
-		n.Conditions = append(n.Conditions, policy.Condition{Type: kind, Status: "False", LastTransition: epoch})
+		n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: kind, Status: "False", LastTransition: epoch}})...)
 	}
-	n.Conditions = append(n.Conditions, policy.Condition{Type: "Ready", Status: ready, LastTransition: since})
+	n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: ready, LastTransition: since}})...)
 	return n
 }
 
@@ -87,9 +87,7 @@ func perEvent(b *testing.B, events func(i int) policy.Change, do func(l *policy.
 // nothing has changed. docs/performance.md allows 20 us.
 func BenchmarkLedgerNodeUpdate(b *testing.B) {
 	perEvent(b, func(i int) policy.Change {
-		n := *benchNode(i/100*100, "True", epoch.Add(-time.Hour))
-		n.ResourceVersion, n.Labels = fmt.Sprint(8+i), maps.Clone(n.Labels)
-		return changeOf(&n)
+		return changeOf(benchNode(i/100*100, "True", epoch.Add(-time.Hour)))
 	}, func(l *policy.Ledger, _ int, c policy.Change) { l.Apply(epoch, c) })
 }
 

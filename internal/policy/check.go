@@ -52,8 +52,7 @@ const (
 // disappears silently.
 type Check struct {
 	Kind, APIVersion     string
-	Namespace, Name      string
-	UID, ResourceVersion string
+	Namespace, Name, UID string
 	Annotations          map[string]string
 
 	// Selector selects Machines of the check's own namespace, or Nodes. Nil means

@@ -151,7 +151,7 @@ func TestWindowAtNoTime(t *testing.T) {
 	state, message := always.State()
 	assert.Equal(t, policy.StateActive, state, message)
 
-	n := policy.Node{Name: "n-1", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown"}}}
+	n := policy.Node{Name: "n-1", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown"}})}
 	judged := policy.Evaluate(&always, policy.CheckContext{}, policy.Subject{Node: &n}, epoch)
 	assert.Equal(t, policy.Skipped, judged.Verdict, "also the look just before acting sees the window")
 	assert.Equal(t, reason.Paused, judged.Reason)

@@ -140,7 +140,7 @@ func TestDoubtDoesNotFollowTheClock(t *testing.T) {
 	rival := &Check{Kind: MachineHealthCheckKind, APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "spot", Selector: labels.Everything(),
 		Conditions: []UnhealthyCondition{{terminating, "True", 0}}}
 	n := silentNode("n")
-	n.Conditions = append(n.Conditions, Condition{Type: terminating, Status: "False"})
+	n.Conditions = append(n.Conditions, ConditionsOf([]Condition{{Type: terminating, Status: "False"}})...)
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "a", Name: "n", Owners: []Owner{{Kind: NodeHealthCheckKind, Name: "c", UID: "u"}}}
 	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(c), put(rival), put(n), put(q),
@@ -185,7 +185,7 @@ func drawMismatch(t *rapid.T) []Change {
 		return nil
 	}
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "a", Name: "m-0", NodeName: "n-0", ProviderID: "p://1", Phase: "Running"}
-	n := &Node{Name: m.NodeName, ProviderID: "p://2", Conditions: []Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}}}
+	n := &Node{Name: m.NodeName, ProviderID: "p://2", Conditions: ConditionsOf([]Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}})}
 	c := &Check{APIVersion: OpenShiftMachineAPI, Kind: MachineHealthCheckKind, Namespace: m.Namespace, Name: "all", Source: "cluster",
 		Selector: labels.Everything(), Strategy: PowerCycleHosts, Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
 	return []Change{
@@ -360,7 +360,7 @@ func TestDoubtReachesNoMinimum(t *testing.T) {
 		}
 		healthy := func(name string) *Node {
 			n := silentNode(name)
-			n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
+			n.Conditions = ConditionsOf([]Condition{{Type: "Ready", Status: "True"}})
 			return n
 		}
 		l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(silentNode("sick")), put(healthy("n")), put(machine("m-0", "sick")), put(machine("m-1", "n")))

@@ -3,11 +3,14 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -69,7 +72,7 @@ func (clusterAPIFamily) evaluate(t *TargetReport, c *Check, a CheckContext, _ *s
 	case a.Rules.MachineFailureReason && m.Failure != "":
 		// As before v1.11: at once, whatever the state of the Node and of the Cluster.
 		t.set(Unhealthy, reason.MachineFailed, "the Machine reports a terminal failure: "+m.Failure)
-	case !p.initialized && !has(m.Labels, controlPlaneLabel):
+	case !p.initialized && !labels.Set(m.Labels).Has(controlPlaneLabel):
 		t.set(Indeterminate, reason.NotReadyForChecks, "the control plane is not initialized")
 	case !p.ready && !(p.initialized && x.Node != nil):
 		t.set(Indeterminate, reason.NotReadyForChecks, "the cluster's infrastructure is not ready")
@@ -123,7 +126,7 @@ func (f *finding) String() string {
 // conditions show, which need no Node, then those of its Node.
 func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 	m := x.Machine
-	list := matching(nil, reason.MachineCondition, "Machine condition ", c.MachineConditions, m.Conditions)
+	list := matching(nil, reason.MachineCondition, "Machine condition ", c.MachineConditions, slices.Values(m.Conditions))
 	switch {
 	case m.NodeName == "" || !p.initialized:
 		if c.StartupTimeout == 0 {
@@ -134,13 +137,13 @@ func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 		// No timeout: the Machine had a Node, and somebody removed it.
 		return append(list, finding{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", m.NodeName), atOnce: true})
 	}
-	return matching(list, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
+	return matching(list, reason.NodeCondition, "", c.Conditions, x.Node.Conditions.All())
 }
 
 // matching appends a finding for each unhealthy condition that the object has.
-func matching(list []finding, code reason.Code, prefix string, unhealthy []UnhealthyCondition, seen []Condition) []finding {
+func matching(list []finding, code reason.Code, prefix string, unhealthy []UnhealthyCondition, seen iter.Seq[Condition]) []finding {
 	for _, u := range unhealthy {
-		for _, s := range seen {
+		for s := range seen {
 			if s.Type != u.Type {
 				continue
 			}

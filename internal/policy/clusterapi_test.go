@@ -203,7 +203,7 @@ func pool(n, sick int) map[string]*policy.Node {
 		if i < sick {
 			status = "Unknown"
 		}
-		nodes[name] = &policy.Node{Name: name, Conditions: []policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}}}
+		nodes[name] = &policy.Node{Name: name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}})}
 	}
 	return nodes
 }
@@ -288,19 +288,20 @@ func drawNodes(t *rapid.T) policy.Snapshot {
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 		n := drawNode(t, fmt.Sprintf("n-%d", i))
 		if rapid.Bool().Draw(t, "long sick") {
-			n.Conditions[0].Status, n.Conditions[0].LastTransition = "Unknown", epoch.Add(-time.Hour)
+			n.Conditions = append(policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Hour)}}), n.Conditions[1:]...)
 		}
-		n.Labels = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
+		own := map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
 		if v := rapid.SampledFrom([]string{"", "", "true", "false"}).Draw(t, "exclude"); v != "" {
-			n.Labels[excludeLabel] = v
+			own[excludeLabel] = v
 		}
+		n.Labels = policy.LabelsOf(own)
 		n.ControlPlane = rapid.IntRange(0, 3).Draw(t, "role") == 0
 		s.Nodes[n.Name] = &n
 		for j := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "requests") {
 			s.Requests = append(s.Requests, drawRequest(t, &n, j))
 		}
 		if rapid.IntRange(0, 5).Draw(t, "removed") == 0 {
-			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: "r-" + n.Name, Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: n.Labels})
+			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: "r-" + n.Name, Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: own})
 			delete(s.Nodes, n.Name)
 		}
 	}
@@ -361,7 +362,7 @@ func TestLawNodeNeverActs(t *testing.T) {
 			c := nodeCheck("acting")
 			c.MinHealthy, c.Selector = new(intstr.FromString("0%")), labels.SelectorFromSet(labels.Set{"pool": "sick"})
 			n := pool(1, 1)["n-000"]
-			n.Labels = map[string]string{"pool": "sick"}
+			n.Labels = policy.LabelsOf(map[string]string{"pool": "sick"})
 			s.Checks, s.Nodes[n.Name] = append(s.Checks, c), n
 		}
 		r := policy.Decide(s, epoch)
@@ -372,7 +373,7 @@ func TestLawNodeNeverActs(t *testing.T) {
 				}
 				acted = true
 				n := s.Nodes[x.Node]
-				assert.NotEqual(t, "true", n.Labels[excludeLabel])
+				assert.NotEqual(t, "true", n.Labels.Get(excludeLabel))
 				assert.False(t, n.Ready())
 				assert.Empty(t, s.Upgrading)
 				assert.True(t, c.Allowed)
@@ -401,7 +402,7 @@ func TestLawNodeOneMoreUnhealthy(t *testing.T) {
 				continue
 			}
 			ill := *n
-			ill.Conditions = []policy.Condition{{Type: "Ready", Status: "Unknown"}}
+			ill.Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown"}})
 			s.Nodes[name] = &ill
 			after := policy.Decide(s, epoch)
 			s.Nodes[name] = n

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -31,24 +33,17 @@ const (
 
 // ControlPlaneNode reports whether the labels of a Node say that it is of the control plane. Its Pods may say
 // so, too: Node.ControlPlane of a Node in the view says both.
-func ControlPlaneNode(labels map[string]string) bool {
-	return slices.ContainsFunc(ControlPlaneLabels, func(key string) bool { return has(labels, key) })
-}
-
-func has(labels map[string]string, key string) bool {
-	_, ok := labels[key]
-	return ok
-}
+func ControlPlaneNode(of labels.Labels) bool { return slices.ContainsFunc(ControlPlaneLabels, of.Has) }
 
 // ControlPlaneMachine reports whether a Machine with these labels and this owner carries a part of the control
 // plane.
-func ControlPlaneMachine(labels map[string]string, owner Owner) bool {
-	switch labels["machine.openshift.io/cluster-api-machine-role"] {
+func ControlPlaneMachine(of labels.Set, owner Owner) bool {
+	switch of["machine.openshift.io/cluster-api-machine-role"] {
 	case "master", "control-plane", "arbiter":
 		return true
 	}
-	return has(labels, controlPlaneLabel) || owner.recreatesControlPlane() ||
-		labels["rke.cattle.io/control-plane-role"] == "true" || labels["rke.cattle.io/etcd-role"] == "true" // of Rancher
+	return of.Has(controlPlaneLabel) || owner.recreatesControlPlane() ||
+		of["rke.cattle.io/control-plane-role"] == "true" || of["rke.cattle.io/etcd-role"] == "true" // of Rancher
 }
 
 // recreatesControlPlane reports whether the owner replaces control-plane
@@ -140,7 +135,7 @@ func mayHaveMember(w *tables) func(name string) bool {
 	return func(name string) bool {
 		n := w.nodes[name]
 		r, open := w.runs[runSubject{node: name}]
-		return n == nil && !open || n != nil && hasMember(n.Labels) || open && (r.NodeLabels == nil || hasMember(r.NodeLabels))
+		return n == nil && !open || n != nil && hasMember(n.Labels) || open && (r.NodeLabels == nil || hasMember(labels.Set(r.NodeLabels)))
 	}
 }
 
@@ -154,7 +149,7 @@ func labelsMembers(w *tables) bool {
 		}
 	}
 	for _, n := range w.nodesWithRole {
-		if has(n.Labels, labelEtcd) {
+		if n.Labels.Has(labelEtcd) {
 			return true
 		}
 	}
@@ -162,8 +157,8 @@ func labelsMembers(w *tables) bool {
 }
 
 // hasMember reports whether the labels of a Node say that a member of etcd runs there.
-func hasMember(labels map[string]string) bool {
-	return has(labels, labelEtcd) || has(labels, labelArbiter)
+func hasMember(of labels.Labels) bool {
+	return of.Has(labelEtcd) || of.Has(labelArbiter)
 }
 
 // Member is one etcd member. Healthy means that its Pod is Ready on a Ready Node.
@@ -250,7 +245,7 @@ func (w *tables) controlPlaneSize() int {
 		note(m)
 	}
 	for name := range w.nodesWithRole {
-		for _, m := range w.byNode[name] {
+		for m := range w.byNode.of(name) {
 			note(m)
 		}
 	}
@@ -364,7 +359,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if at.target == q.targetName() && (q.ControlPlane || w.isOfAll(n)) && w.requests.mayBeFor(q, nil, n) {
 				busy[at.target] = true
 			}
-			for _, m := range w.byKey[at.target] {
+			for m := range w.byKey.of(at.target) {
 				if q.IsFor(m.names()) && w.requests.mayBeFor(q, m, w.nodes[m.NodeName]) {
 					mark(m)
 				}
@@ -406,8 +401,8 @@ func (n *Node) isLabelled() bool {
 }
 
 // hasRoleOfAdministrator reports whether one of these labels of a Node is one of the control plane that no kubelet can set.
-func hasRoleOfAdministrator(labels map[string]string) bool {
-	return slices.ContainsFunc(ControlPlaneLabels, func(key string) bool { return key != labelMicroK8s && has(labels, key) })
+func hasRoleOfAdministrator(of labels.Labels) bool {
+	return slices.ContainsFunc(ControlPlaneLabels, func(key string) bool { return key != labelMicroK8s && of.Has(key) })
 }
 
 // takesTurn reports whether other hosts of the control plane wait for the run.
@@ -418,7 +413,12 @@ func (o *owners) isOfAll(n *Node) bool {
 	if n == nil || n.isLabelled() || o.labelled == 0 {
 		return n != nil && n.ControlPlane
 	}
-	return slices.ContainsFunc(o.byNode[n.Name], o.inControlPlane)
+	for m := range o.byNode.of(n.Name) {
+		if o.inControlPlane(m) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *owners) TakesTurn(n *Node, m *Machine) bool {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/must"
@@ -21,10 +22,10 @@ func TestControlPlaneByLabels(t *testing.T) {
 	}
 	assert.True(t, ControlPlaneMachine(nil, Owner{Kind: "ControlPlaneMachineSet"}))
 	assert.False(t, ControlPlaneMachine(map[string]string{role: "worker", "rke.cattle.io/etcd-role": "false"}, Owner{Kind: "MachineSet"}))
-	assert.False(t, ControlPlaneNode(map[string]string{"node-role.kubernetes.io/worker": ""}))
+	assert.False(t, ControlPlaneNode(labels.Set{"node-role.kubernetes.io/worker": ""}))
 	for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd",
 		"node-role.kubernetes.io/controlplane", "node-role.kubernetes.io/arbiter", "node.kubernetes.io/microk8s-controlplane"} {
-		assert.True(t, ControlPlaneNode(map[string]string{label: "true"}), label)
+		assert.True(t, ControlPlaneNode(labels.Set{label: "true"}), label)
 		assert.Contains(t, ControlPlaneLabels, label)
 	}
 }
@@ -74,7 +75,7 @@ func TestRoleFollowsThePods(t *testing.T) {
 		return []bool{r[0].ControlPlane, r[1].ControlPlane}
 	}
 	b := controlPlaneOf(silentNode("b"))
-	b.Labels = map[string]string{labelEtcd: ""}
+	b.Labels = LabelsOf(map[string]string{labelEtcd: ""})
 	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("a")), apiServer, put(b), member("b"))
 	assert.Equal(t, []bool{true, true}, role())
 	assert.Equal(t, 1, l.tables.controlPlaneSize(), "to others only the Node that has a label")
@@ -114,10 +115,11 @@ func TestAPIServersAreNoMembers(t *testing.T) {
 func TestServersWithoutAMember(t *testing.T) {
 	server := func(name string, labels ...string) *Node {
 		n := readyNode(name)
-		n.Labels = map[string]string{}
+		own := map[string]string{}
 		for _, l := range labels {
-			n.Labels[l] = "true"
+			own[l] = "true"
 		}
+		n.Labels = LabelsOf(own)
 		return controlPlaneOf(n)
 	}
 	l := NewLedger(Rules{})
@@ -156,7 +158,7 @@ func controlPlaneOf(node *Node) *Node {
 }
 
 func readyNode(name string) *Node {
-	return &Node{Name: name, UID: name, Conditions: []Condition{{Type: "Ready", Status: "True"}}}
+	return &Node{Name: name, UID: name, Conditions: ConditionsOf([]Condition{{Type: "Ready", Status: "True"}})}
 }
 
 func member(name string) Change {
@@ -267,7 +269,7 @@ func servers(names ...string) (list []Change) {
 		if i == 0 {
 			n = silentNode(name)
 		}
-		n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+		n.Labels = LabelsOf(map[string]string{"node-role.kubernetes.io/control-plane": ""})
 		list = append(list, put(controlPlaneOf(n)), member(name))
 	}
 	return list
@@ -300,7 +302,7 @@ func TestKubeletTakesNoTurn(t *testing.T) {
 
 	l.SetRuns(ledgerEpoch, nil)
 	micro := silentNode("a-worker")
-	micro.Labels = map[string]string{labelMicroK8s: ""}
+	micro.Labels = LabelsOf(map[string]string{labelMicroK8s: ""})
 	for _, c := range forged("a-worker", true) {
 		l.Apply(ledgerEpoch, Change{ID: c.ID})
 	}
@@ -317,7 +319,7 @@ func TestPodsCountWhereNothingIsLabelled(t *testing.T) {
 	require.Equal(t, []string{"a "}, acts(t, l), "one at a time")
 	labels := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	s := readyNode("s")
-	s.Labels = labels
+	s.Labels = LabelsOf(labels)
 	l.Apply(ledgerEpoch, put(controlPlaneOf(s)))
 	assert.Equal(t, []string{"a ", "b "}, acts(t, l))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "s", ControlPlane: true, NodeLabels: labels}})

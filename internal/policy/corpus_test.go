@@ -146,8 +146,8 @@ func sickWorld(ago time.Duration, checks ...policy.Check) policy.Snapshot {
 	return policy.Snapshot{
 		Checks:   checks,
 		Machines: []policy.Machine{{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
-		Nodes: map[string]*policy.Node{"n-1": {Name: "n-1", UID: "nu", OpenShiftMachine: "ns/m-1", Conditions: []policy.Condition{
-			{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-ago)}}}},
+		Nodes: map[string]*policy.Node{"n-1": {Name: "n-1", UID: "nu", OpenShiftMachine: "ns/m-1", Conditions: policy.ConditionsOf([]policy.Condition{
+			{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-ago)}})}},
 	}
 }
 
@@ -283,7 +283,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	c := powerCheck("c")
 	c.Conditions = []policy.UnhealthyCondition{{Type: long, Status: "True"}}
 	s := sickWorld(time.Hour, c)
-	s.Nodes["n-1"].Conditions = []policy.Condition{{Type: long, Status: "True", LastTransition: epoch.Add(-time.Hour)}}
+	s.Nodes["n-1"].Conditions = policy.ConditionsOf([]policy.Condition{{Type: long, Status: "True", LastTransition: epoch.Add(-time.Hour)}})
 	message := func() string {
 		r := policy.Decide(s, epoch)
 		require.Equal(t, policy.Unhealthy, r.Checks[0].Targets[0].Verdict)

@@ -32,7 +32,7 @@ func askingLedger(check *policy.Check, ready map[string]string) *policy.Ledger {
 	l := policy.NewLedger(policy.Rules{})
 	l.Apply(epoch, changeOf(check))
 	for name, status := range ready {
-		n := &policy.Node{Name: name, UID: name, Labels: map[string]string{"name": name}, Conditions: []policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}}}
+		n := &policy.Node{Name: name, UID: name, Labels: policy.LabelsOf(map[string]string{"name": name}), Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}})}
 		l.Apply(epoch, changeOf(n))
 	}
 	return l
@@ -177,7 +177,7 @@ func TestAskedTargetAfterAChangeOfTheOwner(t *testing.T) {
 	l := policy.NewLedger(policy.Rules{Instance: "bastion-2"})
 	check := nodeCheckOf("bastion-1")
 	l.Apply(epoch, changeOf(check))
-	n := &policy.Node{Name: "sick", UID: "sick", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Hour)}}}
+	n := &policy.Node{Name: "sick", UID: "sick", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Hour)}})}
 	l.Apply(epoch, changeOf(n))
 	got := l.AskedTarget(policy.Asked{Check: check.Mark(), Node: "sick"}, epoch)
 	assert.NotNil(t, got.Check)

@@ -354,7 +354,7 @@ func (v *Coverage) examineRules(field string, rules []UnhealthyCondition) {
 func conditionTypes(nodes map[string]*Node) []string {
 	types := map[string]bool{}
 	for _, n := range nodes {
-		for _, c := range n.Conditions {
+		for c := range n.Conditions.All() {
 			types[c.Type] = true
 		}
 	}

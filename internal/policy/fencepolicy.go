@@ -85,7 +85,7 @@ func (fencedFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, _ *setti
 func (c *Check) objections(x *Subject) []finding {
 	switch {
 	case x.Node != nil:
-		return matching(nil, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
+		return matching(nil, reason.NodeCondition, "", c.Conditions, x.Node.Conditions.All())
 	case x.Gone:
 		// No timeout: the Machine had a Node, and somebody removed it.
 		return []finding{{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", x.Machine.NodeName), atOnce: true}}

@@ -407,8 +407,12 @@ func (t *TargetReport) refuseBecause(code reason.Code, why string) {
 
 // OtherNodesWithUUID returns the other Nodes with the same system UUID, in any order of its bytes, by name.
 func (w *tables) OtherNodesWithUUID(node, systemUUID string) (twins []*Node) {
-	for _, form := range bmc.UUIDForms(systemUUID) {
-		for _, n := range w.nodesByUUID[form] {
+	uuid, ok := bmc.ParseUUID(systemUUID)
+	if !ok {
+		return nil
+	}
+	for _, form := range uuid.Forms() {
+		for n := range w.nodesByUUID.of(form) {
 			if n.Name != node {
 				twins = append(twins, n)
 			}

@@ -83,9 +83,9 @@ func drawMachine(t *rapid.T, i int) policy.Machine {
 }
 
 func drawNode(t *rapid.T, name string) policy.Node {
-	return policy.Node{Name: name, Conditions: []policy.Condition{{
+	return policy.Node{Name: name, Conditions: policy.ConditionsOf([]policy.Condition{{
 		Type: "Ready", Status: rapid.SampledFrom([]string{"True", "Unknown"}).Draw(t, "ready"), LastTransition: drawTime(t, "since"),
-	}}}
+	}})}
 }
 
 func drawTime(t *rapid.T, label string) time.Time {
@@ -132,7 +132,7 @@ func TestLawOneMoreUnhealthy(t *testing.T) {
 		}
 		slices.Sort(names)
 		name := rapid.SampledFrom(names).Draw(t, "ill")
-		s.Nodes[name] = &policy.Node{Name: name, Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown"}}}
+		s.Nodes[name] = &policy.Node{Name: name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown"}})}
 		after := policy.Decide(s, epoch)
 		for i := range before.Checks {
 			b, a := before.Checks[i], after.Checks[i]
@@ -228,8 +228,8 @@ func drawSickWorld(t *rapid.T) policy.Snapshot {
 	s.Checks = append(s.Checks, own)
 	for i := range rapid.IntRange(0, 4).Draw(t, "more") {
 		n := drawNode(t, fmt.Sprintf("s-%d", i))
-		n.Conditions = append(n.Conditions, policy.Condition{Type: "Disk", Status: "True"})
-		n.Labels = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
+		n.Conditions = append(n.Conditions, policy.ConditionsOf([]policy.Condition{{Type: "Disk", Status: "True"}})...)
+		n.Labels = policy.LabelsOf(map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")})
 		s.Nodes[n.Name] = &n
 	}
 	return s
@@ -275,7 +275,7 @@ func TestLawBudgetHolds(t *testing.T) {
 			for _, c := range r.Checks {
 				for _, target := range c.Targets {
 					n := s.Nodes[target.Node]
-					if target.Acts() && n != nil && n.Ready() && (b.Selector == nil || b.Selector.Matches(labels.Set(n.Labels))) {
+					if target.Acts() && n != nil && n.Ready() && (b.Selector == nil || b.Selector.Matches(n.Labels)) {
 						taken[n.Name] = true
 					}
 				}

@@ -51,9 +51,9 @@ func drawActing(t *rapid.T) []Change {
 	if !rapid.Bool().Draw(t, "acting") {
 		return nil
 	}
-	n := &Node{Name: "sick", UID: "u1", Labels: labels.Set{"pool": "sick"}, Conditions: []Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}}}
+	n := &Node{Name: "sick", UID: "u1", Labels: LabelsOf(labels.Set{"pool": "sick"}), Conditions: ConditionsOf([]Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}})}
 	c := &Check{APIVersion: FencedAPI, Kind: FencePolicyKind, Name: "acting", Source: "p.yaml:2", SelectsNodes: true, Strategy: PowerCycleHosts,
-		Selector: labels.SelectorFromSet(n.Labels), Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
+		Selector: labels.SelectorFromSet(n.Labels.Map()), Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
 	return []Change{{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n}, {ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name}, Value: c}}
 }
 
@@ -164,7 +164,7 @@ func TestLawsOneMoreUnhealthy(t *testing.T) {
 		name := of(t, "ill", ready...)
 		before := Decide(s, ledgerEpoch)
 		sick := *s.Nodes[name]
-		sick.Conditions = append([]Condition{{Type: "Ready", Status: "Unknown"}}, sick.Conditions[1:]...)
+		sick.Conditions = append(ConditionsOf([]Condition{{Type: "Ready", Status: "Unknown"}}), sick.Conditions[1:]...)
 		s.Nodes[name] = &sick
 		after := Decide(s, ledgerEpoch)
 		opened := false

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"container/heap"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -36,7 +37,7 @@ type Ledger struct {
 
 	// onMachine lists the targets that are Machines by their name, onNode all
 	// targets by the name of their Node.
-	onMachine, onNode map[string][]*targetEntry
+	onMachine, onNode listing[string, *targetEntry]
 	acting            map[*targetEntry]bool
 	fleet             Fleet
 	zones             map[string]Fleet
@@ -81,7 +82,7 @@ func NewLedger(rules Rules) *Ledger {
 	return &Ledger{
 		tables: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
-		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
+		onMachine: newListing[string, *targetEntry](), onNode: newListing[string, *targetEntry](),
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{},
 		byAuthor: map[space][]*Check{}, crowded: map[space]bool{},
 		sizes: map[space]int{}, resized: map[space]bool{}, resumes: map[space]time.Time{},
@@ -240,14 +241,14 @@ func (l *Ledger) touch(e *targetEntry) {
 
 // touchNode marks the targets of a Node's name.
 func (l *Ledger) touchNode(name string) {
-	for _, e := range l.onNode[name] {
+	for e := range l.onNode.of(name) {
 		l.touch(e)
 	}
 }
 
 // touchMachine marks the targets that are Machines of this name.
 func (l *Ledger) touchMachine(name string) {
-	for _, e := range l.onMachine[name] {
+	for e := range l.onMachine.of(name) {
 		l.touch(e)
 	}
 }
@@ -435,7 +436,7 @@ func (l *Ledger) countNode(n *Node, by int) {
 	}
 	l.fleet.Nodes += by
 	l.fleet.NotReady += notReady
-	if zone := n.Labels[l.tables.rules.ZoneKey]; zone != "" {
+	if zone := n.Labels.Get(l.tables.rules.ZoneKey); zone != "" {
 		f := l.zones[zone]
 		f.Nodes += by
 		f.NotReady += notReady
@@ -455,10 +456,10 @@ func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
 	c.targets = append(c.targets, e)
 	if m != nil {
-		l.onMachine[m.Name] = append(l.onMachine[m.Name], e)
+		l.onMachine.add(m.Name, e)
 	}
 	if node != "" {
-		l.onNode[node] = append(l.onNode[node], e)
+		l.onNode.add(node, e)
 	}
 	l.touch(e)
 	c.recount = true
@@ -475,9 +476,9 @@ func (l *Ledger) remove(e *targetEntry) {
 	c.targets[len(c.targets)-1] = nil
 	c.targets = c.targets[:len(c.targets)-1]
 	if e.machine != nil {
-		drop(l.onMachine, e.machine.Name, e)
+		l.onMachine.drop(e.machine.Name, e)
 	}
-	drop(l.onNode, e.node, e)
+	l.onNode.drop(e.node, e)
 	e.gone = true
 	c.recount = true
 	l.Version++
@@ -508,9 +509,11 @@ func (l *Ledger) setCovered(c *checkEntry, e *targetEntry, was, covered bool, m 
 }
 
 // find returns the target of a check in a list: the Machine, or if that is nil the Node.
-func find(list []*targetEntry, c *checkEntry, m *Machine) *targetEntry {
-	if i := slices.IndexFunc(list, func(e *targetEntry) bool { return e.check == c && e.machine == m }); i >= 0 {
-		return list[i]
+func find(list iter.Seq[*targetEntry], c *checkEntry, m *Machine) *targetEntry {
+	for e := range list {
+		if e.check == c && e.machine == m {
+			return e
+		}
 	}
 	return nil
 }
@@ -542,9 +545,9 @@ func (l *Ledger) coverageOf(node string) nodeCoverage {
 func (l *Ledger) cover(before nodeCoverage) {
 	after := l.coverageOf(before.node)
 	for c := range before.checks {
-		l.setCovered(c, find(l.onNode[before.node], c, nil), true, after.checks[c], nil, before.node)
+		l.setCovered(c, find(l.onNode.of(before.node), c, nil), true, after.checks[c], nil, before.node)
 	}
 	for c := range after.checks {
-		l.setCovered(c, find(l.onNode[before.node], c, nil), before.checks[c], true, nil, before.node)
+		l.setCovered(c, find(l.onNode.of(before.node), c, nil), before.checks[c], true, nil, before.node)
 	}
 }

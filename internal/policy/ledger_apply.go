@@ -196,7 +196,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		n = l.tables.pods.withRole(n)
 	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
-	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
+	relabelled := old == nil || n == nil || !old.Labels.Equal(n.Labels)
 	var before nodeCoverage
 	if relabelled {
 		before = l.coverageOf(id.Name)
@@ -236,7 +236,7 @@ func (l *Ledger) countMachinesWith(node string, before map[space]spaceCount, by 
 	if len(l.budgets) == 0 {
 		return
 	}
-	for _, m := range l.tables.byNode[node] {
+	for m := range l.tables.byNode.of(node) {
 		l.countMachine(m, by)
 	}
 	for in, was := range before {
@@ -268,7 +268,7 @@ func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 func (n *Node) equalsExceptHealth(o *Node) bool {
 	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
 		n.ProviderID == o.ProviderID && n.OpenShiftMachine == o.OpenShiftMachine && n.ClusterMachine == o.ClusterMachine && n.ControlPlane == o.ControlPlane && n.fromPod == o.fromPod && n.Deleting == o.Deleting &&
-		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
+		n.Ready() == o.Ready() && n.Labels.Equal(o.Labels) && slices.Equal(n.Addresses, o.Addresses)
 }
 
 func (l *Ledger) setMachine(id ObjectID, m *Machine) {
@@ -288,13 +288,13 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 	for _, c := range l.checks {
 		var e *targetEntry
 		if old != nil {
-			e = find(l.onMachine[old.Name], c, old)
+			e = find(l.onMachine.of(old.Name), c, old)
 		}
 		if e != nil && m != nil {
 			if e.machine = m; e.node != m.NodeName {
-				drop(l.onNode, e.node, e)
+				l.onNode.drop(e.node, e)
 				if e.node = m.NodeName; e.node != "" {
-					l.onNode[e.node] = append(l.onNode[e.node], e)
+					l.onNode.add(e.node, e)
 				}
 			}
 		}
@@ -412,7 +412,7 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 func (l *Ledger) touchTargetsOf(r *Request) {
 	for _, key := range r.keys() {
 		l.touchNode(key)
-		for _, m := range l.byKey[key] {
+		for m := range l.byKey.of(key) {
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)
 		}
@@ -445,7 +445,7 @@ func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
 	for _, r := range changed {
 		where = append(where, l.tables.rules.spacesOfRun(&r)...)
 		nodes[r.Node] = l.coverageOf(r.Node)
-		for _, m := range l.tables.byNode[r.Node] {
+		for m := range l.tables.byNode.of(r.Node) {
 			machines[m] = true
 		}
 		for _, m := range l.tables.machinesOf(r) {

@@ -328,7 +328,7 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 	require.Len(t, s.Hosts, len(w.l.tables.hosts))
 	zones := false
 	for _, n := range s.Nodes {
-		zones = zones || n.Labels["zone"] != ""
+		zones = zones || n.Labels.Get("zone") != ""
 		shown := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Node == n.Name })
 		found := *w.l.Node(n.Name)
 		require.Equal(t, n.ControlPlane || shown, found.ControlPlane, "the Pods on it show its role, too")
@@ -339,7 +339,7 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 		f := Fleet{Nodes: len(s.Nodes), HasZones: zones}
 		for _, n := range s.Nodes {
 			in, notReady := 0, 0
-			if zone != "" && n.Labels["zone"] == zone {
+			if zone != "" && n.Labels.Get("zone") == zone {
 				in = 1
 			}
 			if !n.Ready() {

@@ -178,8 +178,8 @@ func (l *Ledger) involved(node string) map[*checkEntry][]*targetEntry {
 // targetsNamed lists the targets with this name in all checks.
 func (l *Ledger) targetsNamed(subject string) []*targetEntry {
 	_, name := splitKey(subject)
-	list := slices.Clone(l.onNode[subject])
-	for _, e := range l.onMachine[name] {
+	list := slices.Collect(l.onNode.of(subject))
+	for e := range l.onMachine.of(name) {
 		if e.node != subject && e.subject() == subject {
 			list = append(list, e)
 		}
@@ -300,7 +300,7 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 		}
 	}
 	for node := range l.tables.readsOff {
-		for _, e := range l.onNode[node] {
+		for e := range l.onNode.of(node) {
 			if e.check == c && e.report != nil {
 				list = append(list, e.report.asOf(l.now))
 			}

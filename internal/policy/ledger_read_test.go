@@ -72,7 +72,7 @@ func TestWaitingListsWhatTimeDecides(t *testing.T) {
 	p := powerCheck("a")
 	s := sickWorld(time.Hour, p)
 	s.Machines = append(s.Machines, soon)
-	s.Nodes["n-2"] = &policy.Node{Name: "n-2", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Second)}}}
+	s.Nodes["n-2"] = &policy.Node{Name: "n-2", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Second)}})}
 	l := ledgerOf(s)
 	nodes := func() (list []string) {
 		for _, x := range l.Waiting(p.ID()) {

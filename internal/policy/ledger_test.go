@@ -22,7 +22,7 @@ func nodePolicy() *Check {
 }
 
 func silentNode(name string) *Node {
-	return &Node{Name: name, UID: name, Conditions: []Condition{{Type: "Ready", Status: "Unknown", LastTransition: ledgerEpoch.Add(-time.Hour)}}}
+	return &Node{Name: name, UID: name, Conditions: ConditionsOf([]Condition{{Type: "Ready", Status: "Unknown", LastTransition: ledgerEpoch.Add(-time.Hour)}})}
 }
 
 // put is the change that adds or replaces an object.
@@ -92,7 +92,7 @@ func caseNode(name string, kind string, ago time.Duration, more ...Condition) *N
 	if status == "" {
 		status = "True"
 	}
-	return &Node{Name: name, UID: "u", Conditions: append([]Condition{{kind, status, ledgerEpoch.Add(-ago)}}, more...)}
+	return &Node{Name: name, UID: "u", Conditions: ConditionsOf(append([]Condition{{kind, status, ledgerEpoch.Add(-ago)}}, more...))}
 }
 
 func caseNodeCheck() *Check {
@@ -162,9 +162,9 @@ func TestLedgerStormEnds(t *testing.T) {
 // that a budget has left, and the turn of the control plane. // I12
 func TestActingOnOneTargetCountsTheOthers(t *testing.T) {
 	broken := func(name string) *Node { // it is Ready, so its remediation makes one more unavailable
-		return &Node{Name: name, UID: name, Conditions: []Condition{
+		return &Node{Name: name, UID: name, Conditions: ConditionsOf([]Condition{
 			{Type: "Ready", Status: "True"}, {Type: "Broken", Status: "True", LastTransition: ledgerEpoch.Add(-time.Hour)},
-		}}
+		})}
 	}
 	master := func(name string) *Node {
 		n := silentNode(name)

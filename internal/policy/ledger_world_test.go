@@ -2,7 +2,6 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,8 +43,7 @@ func around(t *rapid.T, label string, now time.Time) time.Time {
 
 func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 	c := &Check{Namespace: of(t, "namespace", "a", "a", "b"), Name: of(t, "name", "c-0", "c-1"), UID: "u", Source: "cluster",
-		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "version")),
-		Selector:        of(t, "selector", worldSelector...), Paused: odds(t, "paused", 12)}
+		Selector: of(t, "selector", worldSelector...), Paused: odds(t, "paused", 12)}
 	switch of(t, "lineage", openShift, clusterAPI, medik8s, fenced, openShift, clusterAPI, medik8s, fenced, unknownFamily) {
 	case openShift:
 		c.APIVersion, c.Kind = OpenShiftMachineAPI, MachineHealthCheckKind
@@ -123,7 +121,7 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 	m := &Machine{
 		APIVersion: of(t, "api", OpenShiftMachineAPI, ClusterAPIV1Beta1, ClusterAPIV1Beta2),
 		Namespace:  of(t, "namespace", "a", "a", "b"), Name: of(t, "name", worldMachines...),
-		UID: of(t, "uid", "u1", "u2"), ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), ProviderID: of(t, "provider", worldProviders...),
+		UID: of(t, "uid", "u1", "u2"), ProviderID: of(t, "provider", worldProviders...),
 		Labels: of(t, "labels", worldLabels...), Phase: of(t, "phase", "Running", "Running", "Failed"), Deleting: odds(t, "deleting", 6),
 		NodeName: of(t, "node", append([]string{"", "gone"}, worldNodes...)...), Created: around(t, "created", now), LastUpdated: around(t, "updated", now),
 		ControlPlane: odds(t, "role", 2), ExternalRemediationRequested: odds(t, "requested", 6), ClusterName: "k",
@@ -154,18 +152,18 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 
 func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	n := &Node{
-		Name: of(t, "name", worldNodes...), UID: of(t, "uid", "u1", "u2"), Labels: of(t, "labels", worldLabels...),
-		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), SystemUUID: of(t, "uuid", worldUUIDs...),
+		Name: of(t, "name", worldNodes...), UID: of(t, "uid", "u1", "u2"), Labels: LabelsOf(of(t, "labels", worldLabels...)),
+		SystemUUID:       of(t, "uuid", worldUUIDs...),
 		ProviderID:       of(t, "provider", worldProviders...),
 		OpenShiftMachine: of(t, "machine of OpenShift", worldNamed...), ClusterMachine: of(t, "machine of the Cluster API", worldNamed...),
 		ControlPlane: odds(t, "role", 2), Deleting: odds(t, "deleting", 8),
-		Conditions: []Condition{{"Ready", of(t, "ready", "True", "True", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}},
+		Conditions: ConditionsOf([]Condition{{"Ready", of(t, "ready", "True", "True", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}}),
 	}
 	if odds(t, "terminating", 6) {
-		n.Conditions = append(n.Conditions, Condition{terminating, "True", around(t, "terminating since", now)})
+		n.Conditions = append(n.Conditions, ConditionsOf([]Condition{{terminating, "True", around(t, "terminating since", now)}})...)
 	}
 	if n.ControlPlane && odds(t, "labelled", 2) {
-		n.Labels = labels.Merge(n.Labels, labels.Set{of(t, "label", labelEtcd, labelMicroK8s): "true"})
+		n.Labels = LabelsOf(labels.Merge(n.Labels.Map(), labels.Set{of(t, "label", labelEtcd, labelMicroK8s): "true"}))
 	}
 	if odds(t, "confirmed", 6) {
 		n.Annotations = map[string]string{confirmAnnotation: ""}

@@ -101,7 +101,7 @@ func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *set
 			return // also while its request exists: only the cause may have changed
 		}
 		if _, other := n.condition(st.exempt); st.exempt == "" || !other {
-			if n.Labels[excludeLabel] == "true" { // it still counts; medik8s ignores an empty value, too
+			if n.Labels.Get(excludeLabel) == "true" { // it still counts; medik8s ignores an empty value, too
 				t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
 			}
 			return

@@ -88,7 +88,7 @@ type owners struct {
 	rules Rules
 	nodes map[string]*Node
 	// byNode lists the Machines that name a Node, sorted.
-	byNode map[string][]*Machine
+	byNode listing[string, *Machine]
 	hosts  map[string]*Host // by "namespace/name"
 	runs   openRuns
 	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
@@ -246,7 +246,7 @@ type Doubt struct {
 // ownersOf lists the Machines that own a Node, sorted, without those that yield to another one. n is
 // nil if it does not exist.
 func (o *owners) ownersOf(node string, n *Node) (list []*Machine) {
-	for _, m := range o.byNode[node] {
+	for m := range o.byNode.of(node) {
 		if o.owns(m, n) {
 			list = append(list, m)
 		}
@@ -334,7 +334,7 @@ func byKey(a, b ObjectKey) int {
 // not own the Node itself is refused for that, and one that yields asks for nothing.
 func (o *owners) doubt(m *Machine) Doubt {
 	n := o.nodes[m.NodeName]
-	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 {
+	if m.NodeName == "" || o.byNode.len(m.NodeName) < 2 {
 		return Doubt{}
 	}
 	list := o.ownersOf(m.NodeName, n)

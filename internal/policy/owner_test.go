@@ -200,7 +200,7 @@ func TestForgedControlPlane(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprint("cp-", i)
 		n := &Node{Name: name, UID: name, ControlPlane: true, OpenShiftMachine: "prod/" + name,
-			Conditions: []Condition{{Type: "Ready", Status: "True", LastTransition: ledgerEpoch.Add(-time.Hour)}}}
+			Conditions: ConditionsOf([]Condition{{Type: "Ready", Status: "True", LastTransition: ledgerEpoch.Add(-time.Hour)}})}
 		if i == 2 {
 			n.Conditions = silentNode(name).Conditions
 		}

@@ -186,14 +186,14 @@ func (l *Ledger) fromChecks(t *TargetReport, x *Subject) (refused refusal) {
 // covering lists the checks that cover a target. To ask every check about each of many requests takes long.
 func (l *Ledger) covering(x *Subject) (list []*checkEntry) {
 	if m := x.Machine; m != nil {
-		for _, e := range l.onMachine[m.Name] {
+		for e := range l.onMachine.of(m.Name) {
 			if e.machine == m {
 				list = append(list, e.check)
 			}
 		}
 	}
 	if n := x.Node; n != nil {
-		for _, e := range l.onNode[n.Name] {
+		for e := range l.onNode.of(n.Name) {
 			if e.machine == nil && e.check.check.Covers(nil, n) { // not only because a run is open
 				list = append(list, e.check)
 			}

@@ -30,8 +30,8 @@ func askedLedgerWith(t *testing.T, rules Rules, requests ...Request) *Ledger {
 	l := NewLedger(rules)
 	silent := []Condition{{Type: "Ready", Status: "Unknown", LastTransition: requestedAt.Add(-time.Hour)}}
 	changes := []Change{
-		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", ClusterMachine: "ns/m-1", Conditions: silent}},
-		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: labels.Set{"pool": "metal"}, Conditions: silent}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", ClusterMachine: "ns/m-1", Conditions: ConditionsOf(silent)}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: LabelsOf(labels.Set{"pool": "metal"}), Conditions: ConditionsOf(silent)}},
 		{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m-1"},
 			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
 		{ID: ObjectID{APIVersion: Medik8sAPI, Kind: NodeHealthCheckKind, Name: "metal"}, Value: &Check{
@@ -170,7 +170,7 @@ func TestWhatARequestAsksFor(t *testing.T) {
 		}
 		return EvaluateRequest(&q, Subject{Machine: m, Node: n}, cluster, now)
 	}
-	m, silent, well := Machine{Name: "m"}, Node{Name: "n"}, Node{Name: "n", Conditions: []Condition{ready}}
+	m, silent, well := Machine{Name: "m"}, Node{Name: "n"}, Node{Name: "n", Conditions: ConditionsOf([]Condition{ready})}
 	change := func(f func(m *Machine)) *Machine { c := m; f(&c); return &c }
 	for name, c := range map[string]struct {
 		got     TargetReport
@@ -295,7 +295,7 @@ func TestRequestsObeyWhatIsShared(t *testing.T) {
 func TestBudgetsCountTheSameForRequests(t *testing.T) {
 	l := askedLedgerWith(t, Rules{RequestNamespaces: []string{"ns"}}, Request{Name: "n-2"})
 	n := *l.Node("n-2")
-	n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
+	n.Conditions = ConditionsOf([]Condition{{Type: "Ready", Status: "True"}})
 	q := *l.tables.requests.of(TargetNames{Node: "n-2"}, nil, l.Node("n-2"))[0]
 	q.Power = &PowerRequest{ReadyNodes: true}
 	m := Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-9", UID: "mu9"}

@@ -206,10 +206,8 @@ type ObjectError struct {
 type Machine struct {
 	// APIVersion tells the API family.
 	APIVersion           string
-	Namespace, Name      string
-	UID, ResourceVersion string
-	Labels               map[string]string
-	Annotations          map[string]string
+	Namespace, Name, UID string
+	Labels, Annotations  map[string]string
 
 	Phase    string
 	Deleting bool
@@ -272,12 +270,12 @@ type Owner struct {
 
 // Node is what policy and the guards need of a Node.
 type Node struct {
-	Name                 string
-	UID, ResourceVersion string
-	Labels, Annotations  map[string]string
-	Conditions           []Condition
-	Deleting             bool
-	ProviderID           string
+	Name, UID   string
+	Labels      Labels
+	Annotations map[string]string
+	Conditions  Conditions
+	Deleting    bool
+	ProviderID  string
 	// OpenShiftMachine and ClusterMachine are what NamedMachines returns.
 	OpenShiftMachine, ClusterMachine string
 	SystemUUID                       string
@@ -307,19 +305,12 @@ func (n *Node) KubeletReporting() bool {
 }
 
 func (n *Node) condition(kind string) (Condition, bool) {
-	for _, c := range n.Conditions {
+	for c := range n.Conditions.All() {
 		if c.Type == kind {
 			return c, true
 		}
 	}
 	return Condition{}, false
-}
-
-// Condition is one condition of an object. A zero LastTransition counts as
-// infinitely old, as in the upstream controllers.
-type Condition struct {
-	Type, Status   string
-	LastTransition time.Time
 }
 
 // The times that others write are kept between these two. Times beyond the years 0 to 9999 are no JSON, so that one of them, or

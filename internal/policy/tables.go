@@ -28,14 +28,14 @@ type tables struct {
 	// those that are being deleted.
 	underRemediation map[machineID]*Machine
 	// nodesByUUID are the Nodes by system UUID. One whose UUID identifies no machine is not there.
-	nodesByUUID map[string][]*Node
+	nodesByUUID listing[bmc.UUID, *Node]
 	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
 	// nodeless are the Machines whose Node does not exist.
 	nodeless map[machineID]*Machine
 	// byKey lists the Machines by their name, and by their UID.
-	byKey     map[string][]*Machine
+	byKey     listing[string, *Machine]
 	leases    map[string]Lease
 	nodeLocks map[string]NodeLock // of others
 	clusters  map[string]*Cluster
@@ -59,12 +59,12 @@ type tables struct {
 func newTables(rules Rules) *tables {
 	return &tables{
 		owners: owners{
-			rules: rules, nodes: map[string]*Node{}, byNode: map[string][]*Machine{}, hosts: map[string]*Host{}, runs: openRuns{},
+			rules: rules, nodes: map[string]*Node{}, byNode: newListing[string, *Machine](), hosts: map[string]*Host{}, runs: openRuns{},
 			machineSpaces: machineSpaces{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{},
 		},
-		machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{}, nodesByUUID: map[string][]*Node{},
+		machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{}, nodesByUUID: newListing[bmc.UUID, *Node](),
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: map[machineID]*Machine{},
-		byKey: map[string][]*Machine{}, leases: map[string]Lease{}, clusters: map[string]*Cluster{}, readsOff: map[string]bool{},
+		byKey: newListing[string, *Machine](), leases: map[string]Lease{}, clusters: map[string]*Cluster{}, readsOff: map[string]bool{},
 		requests: requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules},
 		pods:     podIndex{map[ObjectKey]*Pod{}, map[string]int{}}, machineChecks: map[CheckID]*Check{}, overTargetLimit: map[space]bool{},
 	}
@@ -133,7 +133,7 @@ func (w *tables) setNode(name string, n *Node) {
 		}
 		w.countNode(n, 1)
 	}
-	for _, m := range w.byNode[name] {
+	for m := range w.byNode.of(name) {
 		if n == nil {
 			w.nodeless[m.id()] = m
 		} else {
@@ -147,10 +147,10 @@ func (w *tables) countNode(n *Node, by int) {
 	if n.isLabelled() {
 		w.labelled += by
 	}
-	if forms := bmc.UUIDForms(n.SystemUUID); len(forms) > 0 && by > 0 {
-		w.nodesByUUID[forms[0]] = append(w.nodesByUUID[forms[0]], n)
-	} else if len(forms) > 0 {
-		drop(w.nodesByUUID, forms[0], n)
+	if uuid, ok := bmc.ParseUUID(n.SystemUUID); ok && by > 0 {
+		w.nodesByUUID.add(uuid, n)
+	} else if ok {
+		w.nodesByUUID.drop(uuid, n)
 	}
 	w.machineSpaces.count(w.rules.spacesOfNode(n), n.ControlPlane, n.isLabelled(), by)
 }
@@ -158,7 +158,7 @@ func (w *tables) countNode(n *Node, by int) {
 // countRuns does that with open runs.
 func (w *tables) countRuns(runs []OpenRun, by int) {
 	for _, r := range runs {
-		if r.takesTurn() && hasRoleOfAdministrator(r.NodeLabels) {
+		if r.takesTurn() && hasRoleOfAdministrator(labels.Set(r.NodeLabels)) {
 			w.labelled += by
 		}
 		w.machineSpaces.count(w.rules.spacesOfRun(&r), r.ControlPlane, r.takesTurn(), by)
@@ -168,7 +168,7 @@ func (w *tables) countRuns(runs []OpenRun, by int) {
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
 	for _, key := range []string{m.Name, m.UID} {
-		w.byKey[key] = append(w.byKey[key], m)
+		w.byKey.add(key, m)
 	}
 	if w.nodes[m.NodeName] == nil {
 		w.nodeless[m.id()] = m
@@ -180,7 +180,7 @@ func (w *tables) putMachine(m *Machine) {
 		w.underRemediation[m.id()] = m
 	}
 	if m.NodeName != "" {
-		w.byNode[m.NodeName] = insert(w.byNode[m.NodeName], m, byMachine)
+		w.byNode.put(m.NodeName, m, byMachine)
 	}
 }
 
@@ -189,9 +189,9 @@ func (w *tables) dropMachine(m *Machine) {
 	delete(w.underRemediation, m.id())
 	delete(w.machinesWithRole, m.id())
 	delete(w.nodeless, m.id())
-	drop(w.byNode, m.NodeName, m)
-	drop(w.byKey, m.Name, m)
-	drop(w.byKey, m.UID, m)
+	w.byNode.drop(m.NodeName, m)
+	w.byKey.drop(m.Name, m)
+	w.byKey.drop(m.UID, m)
 }
 
 // countUndecoded adds the key of an object that could not be decoded, or removes it: by is 1 or -1.
@@ -305,7 +305,7 @@ func (o *owners) targetNode(name string) *Node {
 		return n
 	}
 	if r, open := o.runs[runSubject{node: name}]; open {
-		return &Node{Name: name, Labels: r.NodeLabels, ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
+		return &Node{Name: name, Labels: LabelsOf(r.NodeLabels), ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
 	}
 	return nil
 }
@@ -331,7 +331,7 @@ func (o *owners) targetNodes() iter.Seq[*Node] {
 // machine may have its name. If a Node does not exist and its labels are not known, every selector
 // matches it, as every budget counts it.
 type targetLabels struct {
-	own     labels.Set
+	own     Labels
 	begun   labels.Set // when the run began; nil: no run is open, or they are not known
 	unknown bool
 }
@@ -355,7 +355,7 @@ func (c *Check) Covers(m *Machine, n *Node) bool {
 	case c.Selector == nil:
 		return false
 	case c.SelectsNodes:
-		return n != nil && c.Selector.Matches(labels.Set(n.Labels))
+		return n != nil && c.Selector.Matches(n.Labels)
 	case m == nil:
 		return false
 	case c.family() == fenced: // any namespace, either API family

@@ -37,7 +37,7 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
 		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, TakesNoTurn: n.ControlPlane && !tablesOf(&s).TakesTurn(n, nil),
 			SystemUUID: n.SystemUUID, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
-		maps.Copy(r.NodeLabels, n.Labels)
+		maps.Copy(r.NodeLabels, n.Labels.Map())
 		if m, _ := w.machineOf(n); m != nil {
 			r.Machine, r.MachineAPI = m.Key(), m.APIVersion
 		}
@@ -93,10 +93,10 @@ func TestHostOfAnOpenRunIsRefusedUnderAnotherName(t *testing.T) {
 // poolOf makes Nodes of one label; the first are silent.
 func poolOf(name string, size, silent int) (list []Change) {
 	for i := range size {
-		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: labels.Set{"pool": name},
-			Conditions: []Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}}}
+		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: LabelsOf(labels.Set{"pool": name}),
+			Conditions: ConditionsOf([]Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}})}
 		if i < silent {
-			n.Conditions[0].Status = "Unknown"
+			n.Conditions = ConditionsOf([]Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}})
 		}
 		list = append(list, put(n))
 	}
@@ -312,7 +312,7 @@ func TestRenewedUntil(t *testing.T) {
 		"a saved state":                             {"Unknown", ago(5 * minute), Lease{RenewTime: ago(minute / 2)}, true},
 		"a saved state, old":                        {"Unknown", ago(5 * minute), Lease{RenewTime: ago(minute)}, false},
 	} {
-		n := &Node{Conditions: []Condition{{Type: "Ready", Status: c.status, LastTransition: c.since}}}
+		n := &Node{Conditions: ConditionsOf([]Condition{{Type: "Ready", Status: c.status, LastTransition: c.since}})}
 		assert.Equal(t, c.alive, noon.Before(RenewedUntil(n, c.lease, noon)), name)
 	}
 	assert.True(t, RenewedUntil(nil, Lease{}, noon).IsZero())

@@ -262,7 +262,7 @@ func TestStarterPolicy(t *testing.T) {
 	found := must.Do(manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy()))(t)
 	require.Len(t, found.Checks, 1)
 	of := func(label string) *policy.Node {
-		return &policy.Node{Labels: map[string]string{"kubernetes.io/hostname": "n-1", label: ""}}
+		return &policy.Node{Labels: policy.LabelsOf(map[string]string{"kubernetes.io/hostname": "n-1", label: ""})}
 	}
 	assert.True(t, found.Checks[0].Covers(nil, of("node-role.kubernetes.io/worker")))
 	for _, label := range policy.ControlPlaneLabels {

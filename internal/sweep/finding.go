@@ -28,7 +28,7 @@ func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 		e.weakIdentity(add)
 	}
 	e.weakSettings(add)
-	if why := e.subject.SameMACs; why != "" {
+	if why := e.subject.hardware.sameMACs; why != "" {
 		add(bmc.FindingSameMACs, "%s: correct the wrong one; this refuses nothing", why)
 	}
 	e.weakDescription(add, now)
@@ -45,7 +45,7 @@ func (e *entry) weakIdentity(add adder) {
 	case e.last.Identity == guard.IdentityMatches:
 	case !e.device().Identifies():
 		add(bmc.FindingNotEnrolled, "the device does not identify the host that it switches: check the cabling, then run fencectl bmc enroll")
-	case e.subject.Node != "": // without a Node there is nothing to compare with
+	case e.subject.node != "": // without a Node there is nothing to compare with
 		add(bmc.FindingIdentity, "nothing proves that it is the Node's BMC (it reports %s): pin the UUID in hosts.d, or run fencectl bmc enroll",
 			orNone(e.last.Reading.Identity.UUID))
 	}

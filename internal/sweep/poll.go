@@ -164,7 +164,11 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what scope) ([]
 		return nil, err
 	}
 	s.mu.Lock()
-	list := s.updateHost(subject, time.Now(), s.hosts[idOf(&subject)].round)
+	round := 0
+	if h := s.hosts[idOf(&subject)]; h != nil {
+		round = h.round
+	}
+	list := s.updateHost(subject, time.Now(), round)
 	s.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()

@@ -159,7 +159,7 @@ func looked(spoil func(e *entry, d *bmc.Device)) *entry {
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "bmc", Port: 443}}
 	e := &entry{place: -1, results: &results{last: lastPoll{At: noon, Identity: guard.IdentityMatches}, description: &bmc.Description{}}}
 	spoil(e, &d)
-	e.subject = &hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}
+	e.subject = newSubject(hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}, nil)
 	return e
 }
 

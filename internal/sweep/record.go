@@ -10,7 +10,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -38,8 +37,8 @@ const EventBMC = "BMC"
 type entry struct {
 	*results
 	id      deviceID
-	service string         // bmc.Device.Service
-	subject *hosts.Subject // the one of all devices of its host; it never changes
+	service string   // bmc.Device.Service
+	subject *subject // the one of all devices of its host, until it is gone
 
 	due            time.Time
 	auditDue       time.Time
@@ -82,7 +81,7 @@ type lastPoll struct {
 	Err      error
 }
 
-func (e *entry) device() bmc.Device { return e.subject.Host.Levels[e.id.level].Devices[e.id.device] }
+func (e *entry) device() bmc.Device { return e.subject.device(e.id) }
 
 func (e *entry) isSuspect() bool { return e.failures > 0 }
 
@@ -152,14 +151,14 @@ func (e *entry) dependabilityEvent() *event.Event {
 		return nil
 	}
 	e.reportedBad = bad
-	ev := &event.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
+	ev := &event.Event{Type: EventBMC, Cluster: e.subject.cluster, Node: e.subject.node}
 	if !bad {
-		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.Host.Name)
+		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.bare.Name)
 		return ev
 	}
 	code, why := failure(e.last)
 	ev.Reason = code
-	ev.Message = fmt.Sprintf("BMC %s of %s is not dependable: %s", e.device(), e.subject.Host.Name, why)
+	ev.Message = fmt.Sprintf("BMC %s of %s is not dependable: %s", e.device(), e.subject.bare.Name, why)
 	return ev
 }
 

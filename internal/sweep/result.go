@@ -71,7 +71,7 @@ type Result struct {
 	// whatever its BMC reports.
 	Refused []reason.Refusal
 
-	subject *hosts.Subject
+	subject *subject
 }
 
 // Results returns every device of one cluster, or of all if cluster is empty,
@@ -79,11 +79,11 @@ type Result struct {
 // host. Before the inventory has been read the error is a *reason.Refusal,
 // because an empty list would look as if all were well.
 func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
-	return s.Select(ctx, func(h *hosts.Subject) bool { return cluster == "" || h.Cluster == cluster }, func(*Result) bool { return true })
+	return s.Select(ctx, func(of, _, _ string) bool { return cluster == "" || of == cluster }, func(*Result) bool { return true })
 }
 
 // Select returns the devices of some hosts, and of those the ones that are wanted, by what Survey tells of them.
-func (s *Sweep) Select(ctx context.Context, of func(*hosts.Subject) bool, want func(*Result) bool) ([]Result, error) {
+func (s *Sweep) Select(ctx context.Context, of func(cluster, node, machine string) bool, want func(*Result) bool) ([]Result, error) {
 	var out []Result
 	err := s.each(ctx, of, func(r *Result, e *entry) {
 		if !want(r) {
@@ -114,24 +114,24 @@ func (s *Sweep) Select(ctx context.Context, of func(*hosts.Subject) bool, want f
 // Survey calls yield with each device of Results, in no order, without what only a list of devices shows: its identity, its
 // times, what it is and its weaknesses. yield must not keep the Result.
 func (s *Sweep) Survey(ctx context.Context, yield func(*Result)) error {
-	return s.each(ctx, func(*hosts.Subject) bool { return true }, func(r *Result, _ *entry) { yield(r) })
+	return s.each(ctx, func(_, _, _ string) bool { return true }, func(r *Result, _ *entry) { yield(r) })
 }
 
 // perLock is for how many hosts the results are taken at once. Polls go on in between.
 const perLock = 256
 
 // each yields what is known in brief of each device, with its entry; nil: the host cannot be used.
-func (s *Sweep) each(ctx context.Context, of func(*hosts.Subject) bool, yield func(*Result, *entry)) error {
+func (s *Sweep) each(ctx context.Context, of func(cluster, node, machine string) bool, yield func(*Result, *entry)) error {
 	s.mu.Lock()
 	read, found, entries := s.inventoryRead, []Result{}, []*entry{}
 	lists := make([][]*entry, 0, len(s.hosts))
 	for _, h := range s.hosts {
-		if len(h.list) > 0 && of(h.list[0].subject) {
+		if of(h.cluster, h.node, h.machine) {
 			lists = append(lists, h.list)
 		}
 	}
 	for _, u := range s.unusable {
-		if of(&u) {
+		if of(u.Cluster, u.Node, u.Machine) {
 			found, entries = append(found, unusable(u)), append(entries, nil)
 		}
 	}
@@ -180,15 +180,15 @@ func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 // refused asks the engine once for each host, because the engine knows the hosts
 // of all clusters. A host that cannot be used already says why.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
-	var last hostID // the devices of a host follow each other
+	var last *subject // the devices of a host follow each other
 	var forbidden []reason.Refusal
 	for i := range list {
 		r := &list[i]
 		if r.Host == "" {
 			continue
 		}
-		if id := idOf(r.subject); id != last {
-			last, forbidden = id, s.opt.Engine.Forbidden(ctx, *r.subject)
+		if r.subject != last {
+			last, forbidden = r.subject, s.opt.Engine.Forbidden(ctx, r.subject.whole())
 		}
 		r.Refused = forbidden
 		for _, why := range r.Refused {
@@ -209,13 +209,14 @@ func unusable(u hosts.Subject) Result {
 
 // brief is what Survey tells of a device.
 func (e *entry) brief() Result {
-	h, d := &e.subject.Host, e.device()
+	x := e.subject
+	h, d := x.bare, e.device()
 	r := Result{
-		Cluster: e.subject.Cluster, Node: e.subject.Node, Machine: e.subject.Machine, Host: h.Name, Source: h.Source,
+		Cluster: x.cluster, Node: x.node, Machine: x.machine, Host: h.Name, Source: h.Source,
 		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
-		State: e.state(), Dependable: e.isDependable(), subject: e.subject,
+		State: e.state(), Dependable: e.isDependable(), subject: x,
 	}
-	switch why := e.subject.Withheld; {
+	switch why := x.withheld; {
 	case why != nil: // overrides the result of a poll
 		r.Reason, r.Problem, r.Dependable = why.Reason, why.Message, false
 	case !e.last.At.IsZero():
@@ -259,7 +260,7 @@ func (e *entry) isDependable() bool { return e.failures < dependableFailures && 
 // isUnproven reports whether a fence would be refused because nothing proves whose device it is. An
 // enrolment that is missing is refused by the engine, and guards.identity: off by the configuration.
 func (e *entry) isUnproven() bool {
-	return e.last.Identity == guard.IdentityUnproven && e.subject.Node != "" && e.subject.Host.IdentityMode != "off"
+	return e.last.Identity == guard.IdentityUnproven && e.subject.node != "" && e.subject.bare.IdentityMode != "off"
 }
 
 func (e *entry) state() State {
@@ -290,11 +291,11 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices, notDependable = map[Group]int{}, map[string]int{}
-	for id, h := range s.hosts {
+	for _, h := range s.hosts {
 		for _, e := range h.list {
-			devices[Group{id.cluster, e.device().Driver, e.state()}]++
+			devices[Group{h.cluster, e.device().Driver, e.state()}]++
 			if !e.isDependable() {
-				notDependable[id.cluster]++
+				notDependable[h.cluster]++
 			}
 		}
 	}
@@ -312,7 +313,7 @@ func (s *Sweep) LastChecks(cluster, host string) (list []hosts.LastCheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, h := range s.hosts {
-		if id.cluster != cluster || id.name != host {
+		if h.cluster != cluster || id.name != host {
 			continue
 		}
 		for _, e := range h.list {

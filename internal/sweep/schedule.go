@@ -181,7 +181,7 @@ func (s *Sweep) refusedAccount(e *entry) (answer, time.Time, bool) {
 	if err == nil {
 		return answer{}, time.Time{}, false
 	}
-	a := answerOf(*e.subject, e.id)
+	a := answerOf(e.subject.whole(), e.id)
 	a.At, a.Err = at, err
 	return a, until, true
 }
@@ -190,10 +190,10 @@ func (s *Sweep) refusedAccount(e *entry) (answer, time.Time, bool) {
 // if the device may be polled. A poll is skipped if the account was refused, or
 // if no password may be sent to the device. // I10
 func (s *Sweep) skipPoll(e *entry, now time.Time) (answer, time.Time, bool) {
-	if e.subject.Withheld == nil {
+	if e.subject.withheld == nil {
 		return s.refusedAccount(e)
 	}
-	a := answerOf(*e.subject, e.id)
-	a.Err = e.subject.Withheld
+	a := answerOf(e.subject.whole(), e.id)
+	a.Err = e.subject.withheld
 	return a, now.Add(e.interval(s.opt.Every)), true
 }

@@ -66,24 +66,26 @@ type Sweep struct {
 	read chan struct{} // signals that the inventory may have changed
 
 	mu            sync.Mutex
-	hosts         map[hostID]hostEntries
+	hosts         map[hostID]*host
+	access        []bmc.Access    // of the host that was taken last
 	inventoryRead bool            // the inventory has been read
 	unusable      []hosts.Subject // hosts without a device that could be polled
 	plan          *schedule
 }
 
-// hostID identifies a host of the inventory.
-type hostID struct{ cluster, name, node string }
+// hostID identifies a host of the inventory. Its name begins with its cluster.
+type hostID struct{ name, node string }
 
-// hostEntries are the devices of a host. round is the last reading of the inventory that found it, or 0.
-type hostEntries struct {
+// host is one host of the inventory, with its devices. round is the last reading of the inventory that found it, or 0. Sweep.mu guards it.
+type host struct {
+	*subject
 	list  []*entry
 	round int
 }
 
 // New creates a Sweep. It polls nothing yet.
 func New(opt Options) *Sweep {
-	return &Sweep{opt: opt, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), hosts: map[hostID]hostEntries{},
+	return &Sweep{opt: opt, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), hosts: map[hostID]*host{},
 		plan: newSchedule(opt.Concurrency)}
 }
 
@@ -124,8 +126,8 @@ func (s *Sweep) ReadInventory() {
 func (s *Sweep) PollSoon(cluster, of string) {
 	s.mu.Lock()
 	for _, h := range s.hosts {
-		for _, e := range h.list {
-			if at := e.subject; (cluster == "" || at.Cluster == cluster) && of != "" && (at.Node == of || at.Machine == of) {
+		if (cluster == "" || h.cluster == cluster) && of != "" && (h.node == of || h.machine == of) {
+			for _, e := range h.list {
 				s.plan.hasten(e, time.Now())
 			}
 		}
@@ -175,7 +177,7 @@ func (s *Sweep) startPolls(ctx context.Context, polls *sync.WaitGroup) time.Time
 			s.plan.end(e, now, until.Add(s.jitter()))
 			continue
 		}
-		subject, what := *e.subject, e.nextScope(now)
+		subject, what := e.subject.whole(), e.nextScope(now)
 		polls.Go(func() { s.poll(ctx, e, subject, what) })
 	}
 	due := s.plan.nextDue()
@@ -284,46 +286,51 @@ func isUnsyncedCluster(subject hosts.Subject) bool {
 }
 
 func idOf(subject *hosts.Subject) hostID {
-	return hostID{subject.Cluster, subject.Host.Name, subject.Node}
+	return hostID{subject.Host.Name, subject.Node}
 }
 
 // updateHost keeps the records of a host's unchanged devices, and plans polls of
 // the others, spread over the interval. The caller holds mu.
-func (s *Sweep) updateHost(subject hosts.Subject, now time.Time, round int) []*entry {
-	known := s.hosts[idOf(&subject)].list
-	var list []*entry
-	for i, l := range subject.Host.Levels {
+func (s *Sweep) updateHost(whole hosts.Subject, now time.Time, round int) []*entry {
+	h := s.hosts[idOf(&whole)]
+	if h == nil {
+		h = &host{}
+		s.hosts[idOf(&whole)] = h
+	}
+	old, known := h.subject, h.list
+	h.subject, h.list, h.round = newSubject(whole, s.access), make([]*entry, 0, len(whole.Host.Levels)), round
+	s.access = h.access
+	for i, l := range whole.Host.Levels {
 		for j, d := range l.Devices {
 			id := deviceID{level: i, device: j}
-			at := slices.IndexFunc(known, func(e *entry) bool { return e.id == id && sameDevice(e.device(), d) })
+			at := slices.IndexFunc(known, func(e *entry) bool { return e.id == id && sameDevice(old.device(id), d) })
 			if at < 0 {
 				e := newEntry(id, d, now)
 				if s.opt.Every > 0 {
 					s.plan.add(e, now.Add(rand.N(s.opt.Every)))
 				}
-				list = append(list, e)
+				h.list = append(h.list, e)
 				continue
 			}
-			s.pollChanged(known[at], &subject, d, now)
-			list = append(list, known[at])
+			if isCorrected(old, h.subject, id) {
+				s.plan.hasten(known[at], now)
+			}
+			h.list = append(h.list, known[at])
 		}
 	}
 	for _, e := range known {
-		e.gone = !slices.Contains(list, e)
+		e.gone = !slices.Contains(h.list, e)
 	}
-	for _, e := range list {
-		e.subject = &subject
+	for _, e := range h.list {
+		e.subject = h.subject
 	}
-	s.hosts[idOf(&subject)] = hostEntries{list, round}
-	return list
+	return h.list
 }
 
-// pollChanged polls soon whether corrected credentials are accepted, and a device that may be sent its password by now.
-func (s *Sweep) pollChanged(e *entry, subject *hosts.Subject, d bmc.Device, now time.Time) {
-	old := e.device()
-	if old.Username != d.Username || !old.Password.Equal(d.Password) || e.subject.Withheld != nil && subject.Withheld == nil {
-		s.plan.hasten(e, now)
-	}
+// isCorrected reports whether a device has other credentials now, or may be sent its password by now, so that it is to be polled soon.
+func isCorrected(old, now *subject, id deviceID) bool {
+	was, is := old.device(id), now.device(id)
+	return was.Username != is.Username || !was.Password.Equal(is.Password) || old.withheld != nil && now.withheld == nil
 }
 
 // sameDevice reports whether the record of one device also applies to the other.

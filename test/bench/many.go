@@ -475,11 +475,11 @@ func trimNode(obj any) (any, error) {
 }
 
 func (r *rejudger) setNode(n *corev1.Node) {
-	out := &policy.Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Annotations: n.Annotations}
+	out := &policy.Node{Name: n.Name, UID: string(n.UID), Labels: policy.LabelsOf(n.Labels), Annotations: n.Annotations}
 	for _, c := range n.Status.Conditions {
-		out.Conditions = append(out.Conditions, policy.Condition{
+		out.Conditions = append(out.Conditions, policy.ConditionsOf([]policy.Condition{{
 			Type: string(c.Type), Status: string(c.Status), LastTransition: c.LastTransitionTime.Time,
-		})
+		}})...)
 	}
 	r.nodes[n.Name] = out
 }

@@ -41,9 +41,9 @@ func (n *Node) OutOfService() bool { return slices.Contains(n.Taints, outOfServi
 // policyNode is a Node as a watch returns it. The controllers of the Machines have written into it
 // which Machine is its.
 func (s *State) policyNode(n *Node) *policy.Node {
-	v := &policy.Node{Name: n.Name, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID, SystemUUID: n.SystemUUID,
-		MachineID: "machine-" + n.Name, Labels: maps.Clone(n.Labels), ControlPlane: n.ControlPlane,
-		Conditions: []policy.Condition{{Type: "Ready", Status: n.Ready, LastTransition: n.Since}}}
+	v := &policy.Node{Name: n.Name, UID: n.UID, BootID: n.BootID, SystemUUID: n.SystemUUID,
+		MachineID: "machine-" + n.Name, Labels: policy.LabelsOf(n.Labels), ControlPlane: n.ControlPlane,
+		Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: n.Ready, LastTransition: n.Since}})}
 	switch m := s.Machines[n.Name]; {
 	case m == nil || m.NodeName != n.Name:
 	case m.APIVersion == policy.OpenShiftMachineAPI:

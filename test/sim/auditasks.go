@@ -259,7 +259,8 @@ func (w *World) auditStill(c *incarnation, r remediate.Run, seen looked, now tim
 	if n == nil || r.Request != nil { // who asks decides when a Node is sick
 		return
 	}
-	if why := (toldNode{ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition}).notUnhealthyReason(now); why != "" {
+	ready := n.Conditions[0].Condition()
+	if why := (toldNode{ready: ready.Status, since: ready.LastTransition}).notUnhealthyReason(now); why != "" {
 		w.violate("I17", r.Target.Node, "%s begins, and of its Node it was answered that %s", c, why)
 	}
 }

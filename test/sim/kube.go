@@ -418,10 +418,11 @@ func dated(object any, ahead time.Duration) any {
 	switch o := object.(type) {
 	case *policy.Node:
 		c := *o
-		c.Conditions = slices.Clone(o.Conditions)
-		for i := range c.Conditions {
-			c.Conditions[i].LastTransition = c.Conditions[i].LastTransition.Add(ahead)
+		conditions := slices.Collect(o.Conditions.All())
+		for i := range conditions {
+			conditions[i].LastTransition = conditions[i].LastTransition.Add(ahead)
 		}
+		c.Conditions = policy.ConditionsOf(conditions)
 		return &c
 	case *policy.Request:
 		c := *o

@@ -100,10 +100,11 @@ func watch(spoil func(*policy.Change)) func(*engine.Options) {
 // sickForever forgets since when a Node is as it is.
 func sickForever(n *policy.Node) *policy.Node {
 	c := *n
-	c.Conditions = slices.Clone(n.Conditions)
-	for i := range c.Conditions {
-		c.Conditions[i].LastTransition = time.Time{}
+	conditions := slices.Collect(n.Conditions.All())
+	for i := range conditions {
+		conditions[i].LastTransition = time.Time{}
 	}
+	c.Conditions = policy.ConditionsOf(conditions)
 	return &c
 }
 
@@ -258,10 +259,12 @@ func unchanged(f *run.Fresh, r remediate.Run) {
 		return
 	}
 	n := *f.Node
-	n.UID, n.Conditions = r.Target.NodeUID, slices.Clone(n.Conditions)
-	for i := range n.Conditions {
-		n.Conditions[i].Status, n.Conditions[i].LastTransition = "False", time.Now().Add(-time.Hour)
+	n.UID = r.Target.NodeUID
+	conditions := slices.Collect(n.Conditions.All())
+	for i := range conditions {
+		conditions[i].Status, conditions[i].LastTransition = "False", time.Now().Add(-time.Hour)
 	}
+	n.Conditions = policy.ConditionsOf(conditions)
 	f.Node = &n
 	seen := &f.Observation.Node
 	seen.UID, seen.BootID, seen.Ready = r.Target.NodeUID, r.Target.BootID, remediate.No

@@ -63,7 +63,8 @@ func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 	case "Node":
 		t := toldNode{gone: true, at: now}
 		if n, ok := c.Value.(*policy.Node); ok && n != nil {
-			t = toldNode{uuid: n.SystemUUID, zone: n.Labels["zone"], ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition, at: now, named: now}
+			ready := n.Conditions[0].Condition()
+			t = toldNode{uuid: n.SystemUUID, zone: n.Labels.Get("zone"), ready: ready.Status, since: ready.LastTransition, at: now, named: now}
 		}
 		if before := lastOf(k.nodes[c.ID.Name]); len(before) > 0 && before[0].uuid == t.uuid {
 			t.named = before[0].named

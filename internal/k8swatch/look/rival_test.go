@@ -70,7 +70,7 @@ func TestTargetOfUnreadRequestsIsContested(t *testing.T) { // I22
 			})
 			ask := func(set labels.Set) string {
 				l := &looker{r: c, run: remediate.Run{Target: remediate.Target{Node: "n", Machine: "m", Namespace: "ns"}}}
-				l.look.FreshNode = &policy.Node{Name: "n", Labels: set}
+				l.look.FreshNode = &policy.Node{Name: "n", Labels: policy.LabelsOf(set)}
 				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: set}
 				return must.Do(l.foreignRequest(t.Context()))(t)
 			}
@@ -116,7 +116,7 @@ func TestUnreadRequestsOfAnInvalidCheckContest(t *testing.T) { // I22
 	check.Kind, check.APIVersion, check.Namespace, check.Name, check.SelectsNodes = policy.NodeHealthCheckKind, policy.Medik8sAPI, "", "nhc", true
 	check.Invalid = "healthyDelay cannot be read"
 	l := &looker{r: beside(t, check), run: remediate.Run{Target: remediate.Target{Node: "n"}}}
-	l.look.FreshNode = &policy.Node{Name: "n", Labels: labels.Set{"a": "b"}}
+	l.look.FreshNode = &policy.Node{Name: "n", Labels: policy.LabelsOf(labels.Set{"a": "b"})}
 	who := must.Do(l.foreignRequest(t.Context()))(t)
 	assert.Contains(t, who, "NodeHealthCheck nhc covers it: the remediation requests of kind Reboot.example.com have not been read")
 	l.look.FreshNode.Labels = nil

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
@@ -56,22 +57,26 @@ func sizeOf(n *corev1.Node) int {
 // PolicyNode is what is kept of a Node.
 func PolicyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
-		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: sharedMap(ruleAnnotations(n.Annotations)),
+		Name: n.Name, UID: string(n.UID), Labels: nodeLabels(n), Annotations: sharedMap(ruleAnnotations(n.Annotations)),
 		Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
-		ControlPlane: policy.ControlPlaneNode(n.Labels),
+		ControlPlane: policy.ControlPlaneNode(labels.Set(n.Labels)),
 	}
 	out.OpenShiftMachine, out.ClusterMachine = policy.NamedMachines(n.Annotations)
-	out.Conditions = make([]policy.Condition, 0, len(n.Status.Conditions))
+	conditions := make([]policy.Condition, 0, len(n.Status.Conditions))
 	for _, c := range n.Status.Conditions {
-		out.Conditions = append(out.Conditions, policy.Condition{
-			Type: intern(string(c.Type)), Status: intern(string(c.Status)), LastTransition: policy.Bounded(c.LastTransitionTime.Time),
-		})
+		conditions = append(conditions, policy.Condition{Type: string(c.Type), Status: string(c.Status), LastTransition: policy.Bounded(c.LastTransitionTime.Time)})
 	}
+	out.Conditions = policy.ConditionsOf(conditions)
 	out.Addresses = make([]string, 0, len(n.Status.Addresses))
 	for _, a := range n.Status.Addresses {
 		out.Addresses = append(out.Addresses, a.Address)
 	}
+	texts := []*string{&out.ProviderID, &out.OpenShiftMachine, &out.ClusterMachine, &out.UID, &out.SystemUUID, &out.BootID, &out.MachineID}
+	for i := range out.Addresses {
+		texts = append(texts, &out.Addresses[i])
+	}
+	oneText(texts...)
 	return out
 }
 
@@ -102,6 +107,10 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
 		m.Infrastructure.Kind = intern(m.Infrastructure.Kind)
+		for _, shared := range []*string{&m.ControllerOwner.Kind, &m.ControllerOwner.Name, &m.ControllerOwner.UID} {
+			*shared = intern(*shared)
+		}
+		oneText(&m.ProviderID, &m.NodeName, &m.UID, &m.NodeUID, &m.Infrastructure.Name)
 		m.Labels, m.Annotations = sharedMap(internMap(m.Labels)), sharedMap(withoutMarks(internMap(m.Annotations)))
 		for i := range m.Conditions {
 			m.Conditions[i].Type, m.Conditions[i].Status = intern(m.Conditions[i].Type), intern(m.Conditions[i].Status)
@@ -240,6 +249,35 @@ func intern(s string) string {
 	return s
 }
 
+const maxOneText = 1 << 10 // bytes; those of a Node are about 300
+
+// oneText makes texts of one object parts of a single one: alone, each would take the space of the next larger size. A text that another one contains
+// takes none. Whoever keeps one of them keeps all. Longer texts stay alone: who writes them must cost neither memory nor time.
+func oneText(texts ...*string) {
+	size := 0
+	for _, t := range texts {
+		size += len(*t)
+	}
+	if size > maxOneText {
+		return
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for _, t := range texts {
+		if !strings.Contains(all.String(), *t) {
+			all.WriteString(*t)
+		}
+	}
+	one := all.String()
+	if len(one) < size {
+		one = strings.Clone(one) // no larger than it must be
+	}
+	for _, t := range texts {
+		at := strings.Index(one, *t)
+		*t = one[at : at+len(*t)]
+	}
+}
+
 // sharedMaps keeps one copy of labels and annotations that many objects have in common, as the Machines of one MachineSet have. Nobody
 // changes a map of an object that was decoded.
 var sharedMaps = struct {
@@ -277,6 +315,34 @@ func sharedMap(m map[string]string) map[string]string {
 	}
 	sharedMaps.maps[sum] = m
 	return m
+}
+
+// sharedLabels keeps one copy of each label that many Nodes have in common.
+var sharedLabels = struct {
+	mu    sync.Mutex
+	pairs map[policy.Label]*policy.Label
+}{pairs: map[policy.Label]*policy.Label{}}
+
+// nodeLabels are the labels of a Node. Those with its name for a value, as kubernetes.io/hostname, are its own.
+func nodeLabels(n *corev1.Node) policy.Labels {
+	sharedLabels.mu.Lock()
+	defer sharedLabels.mu.Unlock()
+	return policy.SharedLabels(n.Labels, func(l policy.Label) *policy.Label {
+		if l.Value == n.Name {
+			return &policy.Label{Key: intern(l.Key), Value: n.Name}
+		}
+		if known, ok := sharedLabels.pairs[l]; ok {
+			return known
+		}
+		own := &policy.Label{Key: intern(l.Key), Value: intern(l.Value)}
+		if len(l.Key)+len(l.Value) <= maxInternedSize {
+			if len(sharedLabels.pairs) >= maxInterned {
+				clear(sharedLabels.pairs)
+			}
+			sharedLabels.pairs[*own] = own
+		}
+		return own
+	})
 }
 
 // lastApplied is kubectl's copy of a whole object.

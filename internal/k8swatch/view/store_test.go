@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,7 +84,7 @@ func TestOnlyNewsIsTold(t *testing.T) {
 	assert.False(t, told(c), "a status that was only confirmed")
 	require.NoError(t, s.Update(apiNode("a", "3", "Unknown")))
 	assert.True(t, told(c), "another condition")
-	assert.Equal(t, "Unknown", k8stest.Seen(c).Node("a").Conditions[0].Status)
+	assert.Equal(t, "Unknown", k8stest.Seen(c).Node("a").Conditions[0].Condition().Status)
 	require.NoError(t, s.Delete(apiNode("a", "4", "Unknown")))
 	assert.True(t, told(c), "a deletion")
 	assert.Equal(t, []policy.Change{{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "a"}}}, c.Changes())
@@ -425,4 +427,24 @@ func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
 			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, must.Do(s.convert(pod))(t))
 		}
 	}
+}
+
+func TestOneText(t *testing.T) {
+	long := strings.Repeat("0123456789", 100)
+	for _, want := range [][]string{{}, {""}, {"", "", "a"}, {"ns/n-1", "n-1", "uid", "uid", ""}, {"a", "ab", "abc"}, {long, "56789012", "x" + long}} {
+		got, parts := slices.Clone(want), []*string{}
+		for i := range got {
+			parts = append(parts, &got[i])
+		}
+		oneText(parts...)
+		assert.Equal(t, want, got)
+	}
+	one, part := "openshift-machine-api/n-1", strings.Clone("n-1")
+	oneText(&one, &part)
+	assert.Same(t, unsafe.StringData(one[len("openshift-machine-api/"):]), unsafe.StringData(part), "what another text contains is kept once")
+
+	huge, alone := strings.Repeat("a", maxOneText), strings.Clone("a")
+	own := unsafe.StringData(alone)
+	oneText(&huge, &alone)
+	assert.Same(t, own, unsafe.StringData(alone), "a kubelet may write any length")
 }

@@ -1,0 +1,70 @@
+package bmc
+
+import (
+	"reflect"
+	"slices"
+)
+
+// Access is what a Device has beyond what says which one it is: its account and other secrets, whether a person enrolled it, and why it cannot be
+// opened. Thousands of devices have the same, so what keeps many devices keeps it apart from them.
+type Access struct {
+	Username         string
+	Password         Secret
+	PasswordFrom     string
+	BMCKey           Secret
+	SecretParameters map[string]Secret
+	Enrolled         bool
+	Unusable         error
+}
+
+// Access returns that of the device.
+func (d *Device) Access() Access {
+	return Access{d.Username, d.Password, d.PasswordFrom, d.BMCKey, d.SecretParameters, d.Enrolled, d.Unusable}
+}
+
+// With returns the device with another Access.
+func (d Device) With(a Access) Device {
+	d.Username, d.Password, d.PasswordFrom, d.BMCKey, d.SecretParameters, d.Enrolled, d.Unusable =
+		a.Username, a.Password, a.PasswordFrom, a.BMCKey, a.SecretParameters, a.Enrolled, a.Unusable
+	return d
+}
+
+// Accesses are those of all devices of the host, in the order of the levels.
+func (h *Host) Accesses() (all []Access) {
+	for _, l := range h.Levels {
+		for i := range l.Devices {
+			all = append(all, l.Devices[i].Access())
+		}
+	}
+	return all
+}
+
+// WithAccesses returns a copy of the host with what Accesses returned of another one with the same devices.
+func (h Host) WithAccesses(all []Access) Host {
+	h.Levels = slices.Clone(h.Levels)
+	for i, l := range h.Levels {
+		h.Levels[i].Devices = slices.Clone(l.Devices)
+		for j, d := range l.Devices {
+			h.Levels[i].Devices[j], all = d.With(all[0]), all[1:]
+		}
+	}
+	return h
+}
+
+// SameButAccess reports whether two hosts differ in nothing but Access, so that one may be kept in the place of the other.
+func (h *Host) SameButAccess(o *Host) bool {
+	x, y := *h, *o
+	x.Levels, y.Levels = nil, nil
+	if !reflect.DeepEqual(x, y) || len(h.Levels) != len(o.Levels) {
+		return false
+	}
+	for i, l := range h.Levels {
+		same := slices.EqualFunc(l.Devices, o.Levels[i].Devices, func(a, b Device) bool {
+			return reflect.DeepEqual(a.With(Access{}), b.With(Access{}))
+		})
+		if !same {
+			return false
+		}
+	}
+	return true
+}
