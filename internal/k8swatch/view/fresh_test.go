@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/test/law"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // listAll gives every store a full list at this version, proven at that time.
@@ -357,7 +358,7 @@ func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 	stop := running(t, c)
 	select {
 	case <-givenUp:
-	case <-time.After(time.Minute):
+	case <-time.After(pace.Tries):
 		assert.Fail(t, "the watch was not given up")
 	}
 	stop()
