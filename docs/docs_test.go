@@ -386,6 +386,20 @@ func TestNamedTestsOfTheMakefileExist(t *testing.T) {
 	for name := range strings.FieldsSeq(string(must.Do(os.ReadFile("../internal/engine/testdata/race.txt"))(t))) {
 		assert.Contains(t, all, name, "the Makefile runs it with the race detector")
 	}
+	heavy := regexp.MustCompile(`(?m)^HEAVY := \^\((.*)\)\$\$\nHEAVYIN := (.*)$`).FindStringSubmatch(string(text))
+	require.NotNil(t, heavy, "the tests without the race detector were not found")
+	places := map[string][]string{}
+	walk(t, isTestFile, func(path string, f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				places[fn.Name.Name] = append(places[fn.Name.Name], "."+strings.TrimPrefix(filepath.Dir(path), ".."))
+			}
+		}
+	})
+	for _, name := range strings.Split(heavy[1], "|") {
+		require.Len(t, places[name], 1, "the Makefile leaves out %s wherever a test is called so", name)
+		assert.Contains(t, strings.Fields(heavy[2]), places[name][0], "the Makefile runs %s nowhere", name)
+	}
 	looks := regexp.MustCompile(`(?m)^LOOKS := \^TestScript\$\$/\^\((.*)\)$`).FindStringSubmatch(string(text))
 	require.NotNil(t, looks, "the scripts without the race detector were not found")
 	for _, name := range strings.Split(looks[1], "|") {

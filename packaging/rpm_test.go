@@ -543,13 +543,6 @@ func TestLintian(t *testing.T) {
 	require.Empty(t, string(text))
 }
 
-func TestDebIsReproducible(t *testing.T) {
-	first := debFile(t)
-	t.Setenv("TZ", "Asia/Kathmandu")
-	second := must.Do(buildDeb(versions().this, filepath.Join(t.TempDir(), "deb")))(t)
-	require.Equal(t, sum(t, first), sum(t, second))
-}
-
 func TestDebScriptsStartNothing(t *testing.T) {
 	for _, name := range []string{"postinst", "prerm", "postrm"} {
 		script := must.Do(os.ReadFile("deb/" + name))(t)

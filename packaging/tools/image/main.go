@@ -69,7 +69,7 @@ func write(version, epoch, licenses, out string, layers []string) error {
 }
 
 func image(arch, file string, created time.Time, labels map[string]string) (v1.Image, error) {
-	layer, err := tarball.LayerFromFile(file, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(9))
+	layer, err := tarball.LayerFromFile(file, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(9), tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, err
 	}
