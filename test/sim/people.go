@@ -19,6 +19,7 @@ type peopleState struct {
 	stops   map[stopKey]stop   // acknowledged by that process of a fenced
 	files   map[*instance]stop // the existing pause files
 	stored  stop               // the pause in the store
+	held    map[string]bool    // Nodes that were ever held
 	helped  map[string]int     // how often a Held run was helped, by ID
 	visited time.Time
 }
@@ -155,7 +156,9 @@ func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node
 			return err
 		}
 	}
-	w.do(func() { w.crowd.stops[stopKey{c, node}] = stop{time.Now(), begun.Add(time.Duration(o.For))} })
+	w.do(func() {
+		w.crowd.stops[stopKey{c, node}], w.crowd.held[node] = stop{time.Now(), begun.Add(time.Duration(o.For))}, true
+	})
 	return nil
 }
 
@@ -255,7 +258,7 @@ func (w *World) help() {
 	}
 	for _, h := range w.hosts {
 		h.dropStrangersNode()
-		if w.asked(h.Name) && w.crowd.helped[h.Name] < 3 { // a wrong clock may have held it for hours
+		if (w.asked(h.Name) || w.crowd.held[h.Name]) && w.crowd.helped[h.Name] < 3 { // a wrong clock may have held it for hours
 			w.crowd.helped[h.Name]++
 			o := wire.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 			w.ask("release-hold", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })

@@ -83,7 +83,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 		store: newMemory(), ledger: newLedger(), markers: markers(p.marker()),
 		chassis: map[string]*fake.Host{}}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
-	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
+	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}, held: map[string]bool{}}
 	w.asks, w.others = newAsker(), newOthers(p.Seed)
 	w.api = fake.NewState(cluster)
 	w.home, w.api.Medik8s = w.api.UID, w.plan.Medik8s
