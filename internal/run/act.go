@@ -63,7 +63,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	case remediate.BackupNode:
 		err = w.backups.save(ctx, w.r.opt.Kube, w.run.Target)
 	case remediate.IsolateNode, remediate.ReleasePods:
-		if !w.power.proven(w.run, d.seen) { // saving took time // I1
+		if !w.power.proven(w.run, a, d.seen) { // saving took time // I1
 			w.emitNotDone(a, "the proof of off grew old")
 			return
 		}
@@ -289,7 +289,7 @@ func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, w
 // isStale reports whether what an action was decided on is too old: the proof of off, if the
 // action needs one, and for all but the isolation the look. // I1, I4
 func (w *worker) isStale(d decision) bool {
-	if (d.action == remediate.IsolateNode || d.action == remediate.ReleasePods) && !w.power.proven(w.run, d.seen) { // until it is done // I1
+	if (d.action == remediate.IsolateNode || d.action == remediate.ReleasePods) && !w.power.proven(w.run, d.action, d.seen) { // until it is done // I1
 		return true
 	}
 	return d.action != remediate.IsolateNode && time.Since(d.seen.At) > actFresh

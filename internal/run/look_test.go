@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/wall"
 )
@@ -51,6 +52,28 @@ func TestAdmittedLookIsTaken(t *testing.T) {
 		}
 		assert.Equal(t, c.want, w.takeAdmitted() != nil, name)
 		assert.Nil(t, w.takeAdmitted(), name)
+	}
+}
+
+// A person's word isolates a Node beside a look as fresh as a proof. Pods are released only on a proof, whatever a person has said. // I1, I26
+func TestWordReleasesNoPods(t *testing.T) {
+	now := time.Now()
+	said := remediate.Run{Proof: remediate.ProofHuman, Confirmed: &remediate.Order{}, Confirmation: &remediate.OffConfirmation{}}
+	unread := &power.Session{}
+	for _, c := range []struct {
+		run     remediate.Run
+		action  remediate.Action
+		session *power.Session
+		want    bool
+	}{
+		{said, remediate.IsolateNode, nil, true},
+		{said, remediate.ReleasePods, nil, false},
+		{said, remediate.ReleasePods, unread, false},
+		{remediate.Run{}, remediate.IsolateNode, nil, false},
+		{remediate.Run{}, remediate.IsolateNode, unread, false},
+	} {
+		p := powerAccess{session: c.session}
+		assert.Equal(t, c.want, p.proven(c.run, c.action, remediate.Observation{At: now.Add(time.Hour)}), c.action)
 	}
 }
 

@@ -122,11 +122,10 @@ func (p *powerAccess) send(ctx context.Context, run remediate.Run, c bmc.Command
 	return p.session.Send(ctx, c)
 }
 
-// proven reports whether the proof of off holds now: saving may have taken time. On a
-// confirmation, it reports whether the look that found no contradiction is as fresh as a proof
-// must be. // I1, I26
-func (p *powerAccess) proven(run remediate.Run, seen remediate.Observation) bool {
-	if run.IsolatesOnConfirmation() {
+// proven reports whether what an isolation or a release of pods stands on holds now: saving may have taken time. It is the proof of off, or
+// on a confirmation the look that found no contradiction, which must be as fresh as a proof. // I1, I26
+func (p *powerAccess) proven(run remediate.Run, a remediate.Action, seen remediate.Observation) bool {
+	if !standsOnProof(run, a) {
 		return time.Since(seen.At) <= power.ProofMaxAge
 	}
 	return p.session != nil && p.session.Proof.Proven(time.Now())
