@@ -114,6 +114,7 @@ func (t tenure) covers(at time.Duration) bool { return t.At <= at && (t.ended ==
 // hostState is what the checker knows of a host.
 type hostState struct {
 	on, hung, everHung, isBack bool
+	sentOff                    bool // the last command is an Off, sent while it hung; a BMC may carry it out late
 }
 
 // check returns what is wrong in a history, as sentences:
@@ -123,7 +124,7 @@ type hostState struct {
 //     lost and did not release the cluster, it comes when the takeover delay is over. So between the commands of two bastions lies the
 //     end of the claim of one and the beginning of the claim of the other;
 //   - a Node is deleted only while its host is off, once, by the UID and version of what was looked at, by the bastion that owns the cluster;
-//   - a host is switched off only until it is healthy again; one that never hung gets no command, and its Node is not deleted;
+//   - a host is sent an Off only until it is healthy again, and goes off only by one; one that never hung gets no command, and its Node is not deleted;
 //   - each host that hung was off and is back within its time after the faults.
 func check(all []event, l limits) (wrong []string) {
 	violate := func(e event, format string, args ...any) {
@@ -157,11 +158,12 @@ func check(all []event, l limits) (wrong []string) {
 			} else if !e.On && !h.hung {
 				violate(e, "%s is switched off, and it is healthy again", e.Host)
 			}
+			h.sentOff = !e.On && h.hung
 		case power:
-			if !e.On && !h.hung {
+			if !e.On && !h.sentOff {
 				violate(e, "%s goes off, and it does not hang", e.Host)
 			}
-			h.on = e.On
+			h.on, h.hung = e.On, h.hung || !e.On
 		case deletion:
 			checkOwner(e, last, l, violate)
 			if e.On || h.on {

@@ -42,6 +42,23 @@ func TestCheckAcceptsAHandOver(t *testing.T) {
 	assert.Empty(t, check(takenOver()[:7], open), "it may still come back")
 }
 
+// An Off is sent while the host hangs, and its BMC carries it out when the host is healthy: the host must come back once more.
+func TestCheckAcceptsALateOff(t *testing.T) {
+	t.Parallel()
+	late := append(takenOver()[:2],
+		event{At: 8 * time.Second, Kind: command, By: one, Host: "a"},
+		event{At: 9 * time.Second, Kind: healthy, Host: "a"},
+		event{At: 10 * time.Second, Kind: power, Host: "a"},
+		event{At: 14 * time.Second, Kind: command, By: one, Host: "a", On: true},
+		event{At: 14 * time.Second, Kind: power, Host: "a", On: true},
+		event{At: 30 * time.Second, Kind: heal},
+	)
+	back := event{At: 40 * time.Second, Kind: back, Host: "a"}
+	assert.NotEmpty(t, check(append(late, back), times), "it is not healthy again")
+	assert.Empty(t, check(append(late, event{At: 39 * time.Second, Kind: healthy, Host: "a"}, back), times))
+	assert.NotEmpty(t, check(append(late, event{At: 31 * time.Second, Kind: power, Host: "a"}), times), "nobody has sent it")
+}
+
 // Each of these histories breaks one rule, and the checker says which.
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()

@@ -229,10 +229,16 @@ func (s *site) hang(ctx context.Context, name string) error {
 	return nil
 }
 
-// noteHealthy notes when a host that hung is healthy again: it runs, with a boot of its own and a Node that is Ready.
+// noteHealthy notes when a host that hung is healthy again: it runs, with a boot of its own and a Node that is Ready. A BMC that is late
+// may switch it off once more after that.
 func (s *site) noteHealthy() {
 	for pause(s.life, poll) {
 		s.mu.Lock()
+		for name, h := range s.hosts {
+			if s.away[name] == "" && !h.bmc.Power() {
+				s.away[name] = "off"
+			}
+		}
 		for name, boot := range s.away {
 			h := s.hosts[name]
 			n, err := s.cluster.Client().CoreV1().Nodes().Get(s.life, name, metav1.GetOptions{})
