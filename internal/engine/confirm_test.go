@@ -254,6 +254,48 @@ func TestOneOnReadingContradictsAConfirmation(t *testing.T) {
 	}
 }
 
+// unsureOutlet answers, and does not say whether it is on.
+type unsureOutlet struct{ deadOutlet }
+
+func (unsureOutlet) Read(context.Context) (bmc.Reading, error) {
+	return bmc.Reading{Raw: "null", At: time.Now(), Session: 1}, nil
+}
+
+// One On counts also beside a level that answers and reads Unknown, whether a witness read it or the last question before
+// the isolation. // I26
+func TestOneOnReadingCountsBesideALevelThatReadsUnknown(t *testing.T) {
+	for _, asked := range []string{"as a witness", "last"} {
+		scene(t, asked, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			var answers, isolates atomic.Bool
+			w.pauseCheck()
+			withOutlet(w)
+			w.FailReads(noAnswer()) // w.On() stays
+			bmcOnce := heardOnce{w.bmc(), &answers, nil}
+			if asked == "last" {
+				bmcOnce.moment = &atomic.Int64{}
+				store.watch(func(run []byte) { // the look is over
+					if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && isolates.CompareAndSwap(false, true) {
+						answers.Store(true)
+					}
+				})
+			}
+			e := running(t, w, store, opening(bmcOnce, unsureOutlet{}))
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 })
+			if asked != "last" {
+				answers.Store(true)
+			}
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+			assert.Equal(t, asked == "last", isolates.Load())
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
 // One reading of On contradicts a manual confirmation permanently, even if the store could
 // not save it at once and the BMC no longer answers. // I26
 func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {

@@ -66,6 +66,10 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
+		if run.HasConfirmation() { // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
+			p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
+		}
+		seen.LowerLevelOn = p.contradiction
 	}
 	seen.Proof, seen.OffAccepted = s.Proof, s.Accepted.OffAccepted()
 	return seen, nil
