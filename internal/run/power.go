@@ -206,13 +206,8 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 	var reads sync.WaitGroup
 	for i := range results {
 		reads.Go(func() {
-			r, s, err := power.OpenAndRead(ctx, p.opt.Open, h, i, p.opt.Timing)
-			if err != nil {
-				return
-			}
-			defer s.Close(ctx)
-			if r.State == bmc.On {
-				results[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, power.LevelText(h, i))
+			if on := power.OnAmong(ctx, p.opt.Open, h, i, p.opt.Timing); on != "" {
+				results[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, on)
 			}
 		})
 	}
