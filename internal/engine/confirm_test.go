@@ -303,10 +303,10 @@ func (refusingOutlet) Read(context.Context) (bmc.Reading, error) {
 	return bmc.Reading{}, &bmc.Error{Kind: bmc.KindAuth, Op: "read power state", Addr: "pdu-b"}
 }
 
-// One outlet that reads On contradicts a confirmation, although the other one of its level refuses the account, which makes the level
-// unreadable. // I26
+// One outlet that reads On contradicts a confirmation, although the other one of its level refuses the account or cannot be opened, which
+// makes the level unreadable. // I26
 func TestOutletThatReadsOnBesideARefusedAccountContradicts(t *testing.T) {
-	for _, when := range []string{"when it is given", "later", "later, once"} {
+	for _, when := range []string{"when it is given", "later", "later, once", "later, alone"} {
 		scene(t, when, func(t *testing.T, w *world, store *failingStore) {
 			w.pauseCheck()
 			w.FailReads(noAnswer()) // w.On() stays
@@ -327,6 +327,9 @@ func TestOutletThatReadsOnBesideARefusedAccountContradicts(t *testing.T) {
 						}
 						return heardAgain{deadOutlet{}, &answers}, nil
 					case "192.0.2.201":
+						if when == "later, alone" {
+							return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open"}
+						}
 						return refusingOutlet{}, nil
 					}
 					return w.bmc(), nil
