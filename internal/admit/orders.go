@@ -359,6 +359,12 @@ func (ps *probes) readAllLevels(ctx context.Context, p *probe) (evidence []strin
 		r, s, err := power.OpenAndRead(ctx, ps.opt.Open, h, i, ps.opt.Timing)
 		if err != nil {
 			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
+			if len(h.Levels[i].Devices) == 1 {
+				continue
+			}
+			if on := power.OnAmong(ctx, ps.opt.Open, h, i, ps.opt.Timing); on != "" {
+				evidence, against = append(evidence, "power: "+on+" reads On"), cmp.Or(against, on+" reads On")
+			}
 			continue
 		}
 		s.Close(ctx)

@@ -230,7 +230,7 @@ func (p *probe) retryAt() time.Time { return p.at.Add(power.ProbeRetry) }
 func sameDraft(probed, now remediate.Run) bool {
 	t := &probed.Target
 	t.Host, t.Address, t.Devices, t.Choice, t.Secret = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice, now.Target.Secret
-	t.ByHardware, t.ReportedUUID = now.Target.ByHardware, now.Target.ReportedUUID
+	t.Unverified, t.ByHardware, t.ReportedUUID = now.Target.Unverified, now.Target.ByHardware, now.Target.ReportedUUID
 	t.ClusterUID, t.ManagementUID = now.Target.ClusterUID, now.Target.ManagementUID
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)

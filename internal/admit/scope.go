@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +31,17 @@ func scopeOf(o Options) state.Scope {
 		}
 		paused := check.Paused && check.Evaluator == "" // one that is handed over is acted on
 		sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", check.SelectsNodes, paused, selector))
-		s.Checks[check.Kind+" "+check.Key()] = hex.EncodeToString(sum[:6])
+		digest := hex.EncodeToString(sum[:6])
+		if check.Strategy == policy.CountOnly {
+			digest = onlyCounts + digest
+		}
+		s.Checks[check.Kind+" "+check.Key()] = digest
 	}
 	return s
 }
+
+// onlyCounts begins the digest of a check that only counts, and so forbids others to act on its targets.
+const onlyCounts = "counts "
 
 // whyEnlarged says what the daemon may act on now and could not before; "" for nothing. // I18
 func whyEnlarged(before, now state.Scope) string {
@@ -46,6 +54,11 @@ func whyEnlarged(before, now state.Scope) string {
 	for _, may := range now.Requests {
 		if !slices.Contains(before.Requests, may) {
 			return "remediation requests: " + may + " is new"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before.Checks)) {
+		if strings.HasPrefix(before.Checks[name], onlyCounts) && !strings.HasPrefix(now.Checks[name], onlyCounts) {
+			return name + " only counted, and forbade others to act"
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.Checks)) {

@@ -292,6 +292,10 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 	paused.Paused = true
 	handedOver := paused
 	handedOver.Evaluator = "us"
+	counts := named("d", labels.Set{"x": "1"})
+	counts.Strategy = policy.CountOnly
+	acts := counts
+	acts.Strategy = policy.PowerCycleHosts
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		for _, c := range []struct {
@@ -307,6 +311,11 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 			{in(guard.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
 			{in(guard.ModeEvaluate, paused), "FencePolicy c is new"},
 			{in(guard.ModeEvaluate, handedOver), "FencePolicy c selects something else"},
+			{in(guard.ModeEvaluate, counts), "FencePolicy d is new"},
+			{in(guard.ModeEvaluate, acts), "FencePolicy d only counted, and forbade others to act"},
+			{in(guard.ModeEvaluate, counts, a), "FencePolicy a is new"}, // of d nothing is told: it acts no more
+			{in(guard.ModeEvaluate, a), "FencePolicy d only counted, and forbade others to act"},
+			{in(guard.ModeEvaluate, a), ""},
 			{in(guard.ModeObserve), ""},
 			{in(guard.ModeEvaluate), "mode was observe and is evaluate"},
 		} {

@@ -254,6 +254,102 @@ func TestOneOnReadingContradictsAConfirmation(t *testing.T) {
 	}
 }
 
+// unsureOutlet answers, and does not say whether it is on.
+type unsureOutlet struct{ deadOutlet }
+
+func (unsureOutlet) Read(context.Context) (bmc.Reading, error) {
+	return bmc.Reading{Raw: "null", At: time.Now(), Session: 1}, nil
+}
+
+// One On counts also beside a level that answers and reads Unknown, whether a witness read it or the last question before
+// the isolation. // I26
+func TestOneOnReadingCountsBesideALevelThatReadsUnknown(t *testing.T) {
+	for _, asked := range []string{"as a witness", "last"} {
+		scene(t, asked, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			var answers, isolates atomic.Bool
+			w.pauseCheck()
+			withOutlet(w)
+			w.FailReads(noAnswer()) // w.On() stays
+			bmcOnce := heardOnce{w.bmc(), &answers, nil}
+			if asked == "last" {
+				bmcOnce.moment = &atomic.Int64{}
+				store.watch(func(run []byte) { // the look is over
+					if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && isolates.CompareAndSwap(false, true) {
+						answers.Store(true)
+					}
+				})
+			}
+			e := running(t, w, store, opening(bmcOnce, unsureOutlet{}))
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 })
+			if asked != "last" {
+				answers.Store(true)
+			}
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+			assert.Equal(t, asked == "last", isolates.Load())
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// refusingOutlet is one whose PDU refuses the account.
+type refusingOutlet struct{ deadOutlet }
+
+func (refusingOutlet) Read(context.Context) (bmc.Reading, error) {
+	return bmc.Reading{}, &bmc.Error{Kind: bmc.KindAuth, Op: "read power state", Addr: "pdu-b"}
+}
+
+// One outlet that reads On contradicts a confirmation, although the other one of its level refuses the account or cannot be opened, which
+// makes the level unreadable. // I26
+func TestOutletThatReadsOnBesideARefusedAccountContradicts(t *testing.T) {
+	for _, when := range []string{"when it is given", "later", "later, once", "later, alone"} {
+		scene(t, when, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.FailReads(noAnswer()) // w.On() stays
+			outlet := func(pdu string) bmc.Device {
+				return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Endpoint: bmc.Endpoint{Host: pdu}, Parameters: map[string]string{"plug": "7"}}
+			}
+			w.ChangeEntry(func(h *bmc.Host) {
+				h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{outlet("192.0.2.200"), outlet("192.0.2.201")}})
+			})
+			var answers atomic.Bool
+			answers.Store(when == "when it is given")
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Open = func(d bmc.Device) (bmc.Power, error) {
+					switch d.Endpoint.Host {
+					case "192.0.2.200":
+						if when == "later, once" {
+							return heardOnce{deadOutlet{}, &answers, nil}, nil
+						}
+						return heardAgain{deadOutlet{}, &answers}, nil
+					case "192.0.2.201":
+						if when == "later, alone" {
+							return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open"}
+						}
+						return refusingOutlet{}, nil
+					}
+					return w.bmc(), nil
+				}
+			})
+			time.Sleep(time.Second)
+			if when == "when it is given" {
+				refused(t, reason.ConfirmedOffContradicted)(e.ConfirmOff(t.Context(), byHand))
+				return
+			}
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 })
+			answers.Store(true)
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
 // One reading of On contradicts a manual confirmation permanently, even if the store could
 // not save it at once and the BMC no longer answers. // I26
 func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {

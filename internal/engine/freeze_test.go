@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -176,6 +177,31 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 		require.NoError(t, unfreeze(t, e, byHandAt("other-1")))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "one host alone freezes no class")
+	})
+}
+
+// A run that may not delete the Machine because the class of its BMC was frozen says so, once. // I5, L4
+func TestFreezeThatKeepsAMachineIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		w.ownMachines()
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Reprovision, o.Run.MaxAttempts = true, 1 })
+		until(t, e, remediate.AwaitNode)
+		lied(t, store, "other-0", class)
+		lied(t, store, "other-1", class)
+		tellClass(t, e)
+		store.syncChanges()
+		until(t, e, remediate.Reprovision)
+		time.Sleep(10 * time.Minute)
+		stands(t, e, remediate.Reprovision)
+		var told []reason.Code
+		for _, ev := range must.Do(events.After(t.Context(), 0))(t) {
+			if ev.Type == event.Failed {
+				told = append(told, ev.Reason)
+				assert.Contains(t, ev.Message, "c/other-0, c/other-1")
+			}
+		}
+		assert.Equal(t, []reason.Code{reason.ClassFrozen}, told)
 	})
 }
 

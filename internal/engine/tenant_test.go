@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,6 +127,37 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 		}
 		assert.True(t, asked.has("ipmi://192.0.2.10:623 renamed"), "the host is to be brought back")
 	})
+}
+
+// Who may write a BareMetalHost cannot have a run send the password to whoever answers. A run that began without verification, as
+// the configuration allowed then, brings its host back. // I10
+func TestRunKeepsTheVerificationOfTheCertificate(t *testing.T) {
+	for name, allowed := range map[string]bool{"asked for during the run": false, "allowed when it began": true} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			m := newMetal(w)
+			m.set("h-1", func(h *policy.Host) {
+				h.Address, h.DisableCertificateVerification = "redfish://192.0.2.10/redfish/v1/Systems/1", allowed
+			})
+			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Metal.Unverified = allowed })
+			until(t, e, remediate.PowerOff)
+			m.set("h-1", func(h *policy.Host) { h.DisableCertificateVerification = true })
+			stop()
+			var opened, unverified atomic.Bool
+			running(t, w, store, func(o *engine.Options) {
+				inner := o.Open
+				o.Open = func(d bmc.Device) (bmc.Power, error) {
+					opened.Store(true)
+					if d.TLS.InsecureSkipVerify {
+						unverified.Store(true)
+					}
+					return inner(d)
+				}
+			})
+			time.Sleep(time.Minute)
+			assert.True(t, opened.Load())
+			assert.Equal(t, allowed, unverified.Load())
+		})
+	}
 }
 
 // A manual confirmation that a host is off reads no BMC to which no password may be sent.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -194,6 +195,7 @@ type secretCache struct {
 
 	mu    sync.Mutex
 	byKey map[string]cachedCredentials // by namespace/name
+	room  int                          // with more than that, some are too old
 }
 
 type cachedCredentials struct {
@@ -216,7 +218,12 @@ func (s *secretCache) read(ctx context.Context, key string) (string, bmc.Secret,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byKey[key] = cachedCredentials{user, password, err, time.Now().Add(age - spread(key, age/4))}
+	now := time.Now()
+	s.byKey[key] = cachedCredentials{user, password, err, now.Add(age - spread(key, age/4))}
+	if len(s.byKey) > s.room { // nobody may name most of them any more
+		maps.DeleteFunc(s.byKey, func(_ string, c cachedCredentials) bool { return !now.Before(c.until) })
+		s.room = roomFor(len(s.byKey))
+	}
 	return user, password, err
 }
 

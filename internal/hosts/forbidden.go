@@ -3,6 +3,7 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -250,6 +251,7 @@ type ownHost struct {
 
 	mu       sync.Mutex
 	resolved map[string]resolvedName
+	room     int    // with more names than that, some may be of no host any more
 	nodeUUID string // of this host's Node, once that was seen
 }
 
@@ -306,8 +308,24 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 	r.next = now.Add(lookupEvery)
 	o.mu.Lock()
 	o.resolved[name] = r
+	full := len(o.resolved) > o.room
 	o.mu.Unlock()
+	if full {
+		o.forgetNames()
+	}
 }
+
+// forgetNames forgets the names that no host of the inventory has any more: whoever writes BareMetalHosts may write any number.
+func (o *ownHost) forgetNames() {
+	used := o.catalog.index.endpoints()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.resolved, func(name string, _ resolvedName) bool { return !used[name] })
+	o.room = roomFor(len(o.resolved))
+}
+
+// roomFor is how many entries a map may have before those that nobody needs are looked for again, so that this costs little for each.
+func roomFor(kept int) int { return 2*kept + 1000 }
 
 // isDevice returns why a device is the BMC of this host, "" if it is not. An address of the host
 // itself counts as well, because a BMC may share the interface. Another port there is something

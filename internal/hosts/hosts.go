@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -241,7 +242,10 @@ func (h *Hosts) putEntries(from Inventory, cluster string) {
 // FixTarget records in a target where its host is found, for the whole run. // I10
 func (c *Cluster) FixTarget(t *remediate.Target, h bmc.Host) {
 	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
-	t.Secret = strings.Join(secretsOf(c.opt.Name, &h), "\n")
+	t.Secret, t.Unverified = strings.Join(secretsOf(c.opt.Name, &h), "\n"), false
+	for _, l := range h.Levels {
+		t.Unverified = t.Unverified || slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return d.TLS.InsecureSkipVerify })
+	}
 }
 
 // Find returns a target's host with its credentials. It refuses a host that leads elsewhere than
@@ -279,6 +283,9 @@ func (c *Cluster) FindBare(ctx context.Context, t remediate.Target) (bmc.Host, e
 			for i, d := range l.Devices {
 				if d.Networks.RefuseHost(d.Endpoint.Host) != "" {
 					l.Devices[i].Networks = nil
+				}
+				if !t.Unverified && !c.hosts.opt.Metal.Unverified && c.metal.isMetal(h, t) { // whoever writes the object may ask for it now
+					l.Devices[i].TLS.InsecureSkipVerify = false
 				}
 			}
 		}

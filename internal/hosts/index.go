@@ -163,6 +163,19 @@ func (x *index) get(name string) *hostEntry {
 	return x.byName[name]
 }
 
+// endpoints are the hosts of the addresses of all devices.
+func (x *index) endpoints() map[string]bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := map[string]bool{}
+	for _, e := range x.byName {
+		for i := range e.devices {
+			all[e.devices[i].device.Endpoint.Host] = true
+		}
+	}
+	return all
+}
+
 // anyOf reports whether is is true of one of the named hosts.
 func (x *index) anyOf(names []string, is func(*hostEntry) bool) bool {
 	return slices.ContainsFunc(names, func(name string) bool { e := x.get(name); return e != nil && is(e) })

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -232,4 +235,34 @@ func TestSentence(t *testing.T) {
 	assert.Equal(t, "x", reason.Sentence(errors.New("x")))
 	assert.Equal(t, "level 2: Secret ns/s does not exist", reason.Sentence(fmt.Errorf("level 2: %w", lost)))
 	assert.Equal(t, "Secret ns/s does not exist\nx", reason.Sentence(errors.Join(lost, errors.New("x"))))
+}
+
+// Whoever writes BareMetalHosts fills no memory with names of BMCs and of Secrets that come and go. What the inventory names stays known: this
+// host's own BMC may have a name. // I13
+func TestNamesThatComeAndGoAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 20_000
+		ctx := t.Context()
+		own := netip.MustParseAddr("192.0.2.1")
+		o := &ownHost{Own: Own{BMCAddrs: []netip.Addr{own}, Lookup: func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{own}, nil }},
+			catalog: &catalog{index: newIndex(), pins: newPins()}, resolved: map[string]resolvedName{}}
+		stays := &bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{bmcAt("ipmi://bmc.example.com")}}}}
+		o.catalog.index.put(hostEntry{name: "c/n", host: stays, devices: places(stays)})
+		o.resolve(ctx, bmcAt("ipmi://bmc.example.com"))
+		secrets := &secretCache{source: noSecrets{}, byKey: map[string]cachedCredentials{}}
+		for i := range many {
+			o.resolve(ctx, bmcAt(fmt.Sprintf("ipmi://bmc-%d.example.com", i)))
+			_, _, _ = secrets.recent(ctx, fmt.Sprintf("ns/s-%d", i))
+			time.Sleep(time.Second)
+		}
+		require.Less(t, len(o.resolved), many/2)
+		require.Less(t, len(secrets.byKey), many/2)
+		require.NotEmpty(t, o.isEntry("c/n"))
+	})
+}
+
+type noSecrets struct{}
+
+func (noSecrets) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
+	return "", bmc.Secret{}, errors.New("there is none")
 }

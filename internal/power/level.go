@@ -28,7 +28,7 @@ func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 			_ = l.Close(context.Background()) // nothing has been sent to them
 			return nil, err
 		}
-		l.devices = append(l.devices, p)
+		l.devices, l.names = append(l.devices, p), append(l.names, d.String())
 	}
 	services := map[string]*witnesses{}
 	for i := range level {
@@ -59,6 +59,10 @@ type levelPower struct {
 	sessions []uint64 // of the devices at the last reading
 	serial   uint64   // changes with any of them
 
+	names   []string  // of the devices
+	heardOn string    // the device that read On last in a reading that failed, because another one refused the account
+	heardAt time.Time // the beginning of that reading
+
 	last     bmc.Command // the last command
 	accepted bool        // whether each device accepted it
 	since    time.Time   // answers of witnesses from before this time do not count
@@ -88,6 +92,9 @@ func (l *levelPower) Read(ctx context.Context) (bmc.Reading, error) {
 	l.askWitnesses(ctx, true) // the level's own devices come first
 	r := l.combine(parts)
 	if err := worst(errs); err != nil && (r.State != bmc.On || bmc.KindOf(err).RefusesAccount()) {
+		if on := slices.IndexFunc(parts, func(p bmc.Reading) bool { return p.State == bmc.On }); on >= 0 {
+			l.heardOn, l.heardAt = l.names[on], began
+		}
 		return bmc.Reading{}, err
 	}
 	if r.State == bmc.Off {

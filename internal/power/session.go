@@ -1,9 +1,11 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -86,6 +88,29 @@ func OpenAndRead(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t 
 	return r, s, nil
 }
 
+// OnAmong asks each device of a power level alone, all at the same time, and names one that reads On; "" if none does. One that refuses
+// its account, or cannot be opened, makes the level unreadable, and says nothing about the others. // I26
+func OnAmong(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t ReadTiming) string {
+	devices := h.Levels[level].Devices
+	on := make([]string, len(devices))
+	var reads sync.WaitGroup
+	for i, d := range devices {
+		reads.Go(func() {
+			alone := bmc.Host{Name: h.Name, Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
+			r, s, err := OpenAndRead(ctx, open, alone, 0, t)
+			if err != nil {
+				return
+			}
+			defer s.Close(ctx)
+			if r.State == bmc.On {
+				on[i] = d.String()
+			}
+		})
+	}
+	reads.Wait()
+	return cmp.Or(on...)
+}
+
 func newSession(h bmc.Host, level int, p bmc.Power, t ReadTiming) *Session {
 	s := &Session{Host: h, Level: level, conn: p, Proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: ProofMaxAge}}
 	for _, d := range h.Levels[level].Devices { // they are asked at once
@@ -131,8 +156,8 @@ func (s *Session) Close(ctx context.Context) {
 	_ = s.conn.Close(ctx) // a session left behind is the BMC's to time out
 }
 
-// LowerLevelOn names a level below that its witnesses read On since a time; "" if none
-// did.
+// LowerLevelOn names what has read On since a time and is in no Reading: a witness of a level below, or a device beside
+// one that refused the account; "" if nothing has.
 func (s *Session) LowerLevelOn(since time.Time) string {
 	if level, ok := s.conn.(interface{ LowerLevelOn(since time.Time) string }); ok {
 		return level.LowerLevelOn(since)

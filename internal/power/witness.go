@@ -234,12 +234,15 @@ func (l *levelPower) consultWitnesses(ctx context.Context, began time.Time, r bm
 	return r
 }
 
-// LowerLevelOn names a device of a lower level that read On, in a read that
-// started after since and after the level's last command; "" if none did. It also
-// works while the level itself cannot be read. // I26
+// LowerLevelOn names a device of a lower level that read On, or one of this level beside
+// one that refused the account, in a read that started after since and after the level's
+// last command; "" if none did. It also works while the level itself cannot be read. // I26
 func (l *levelPower) LowerLevelOn(since time.Time) string {
 	if l.since.After(since) {
 		since = l.since
+	}
+	if l.heardAt.After(since) {
+		return l.heardOn
 	}
 	for _, ws := range l.witnesses {
 		if v, name := ws.verdict(since, time.Now()); v == readsOn {

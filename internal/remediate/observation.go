@@ -59,8 +59,8 @@ type Observation struct {
 	// InvalidHost or SecretMissing; "" when the BMC itself failed.
 	LevelRefusal reason.Code
 	Proof        bmc.Proof
-	// LowerLevelOn names a lower level that reads On while this one cannot be read. It is
-	// only asked while a manual confirmation is on the record. // I26
+	// LowerLevelOn names a level that has read On where this one does not tell: a lower one, or any of the last question
+	// before an isolation. It is only asked while a manual confirmation is on the record. // I26
 	LowerLevelOn string
 	// OffAccepted: in this process the level accepted Off, before every reading
 	// in Proof. A restart forgets it and sends Off again. // I1

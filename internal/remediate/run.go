@@ -353,6 +353,8 @@ type Target struct {
 	// Secret names the Secrets of the devices at the start, one to a line; empty
 	// where none comes from a Secret.
 	Secret string `json:"secret,omitempty"`
+	// Unverified: the certificate of a device was not to be verified at the start. // I10
+	Unverified bool `json:"unverified,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
 	// power lock must then be on it before the host is switched off.
 	BareMetalHost    string `json:"bareMetalHost,omitempty"`

@@ -30,7 +30,7 @@ const maxRefusal = 500 // bytes of why a Node could not be restored
 // act performs one action. It does not believe the outcome: the next look shows it.
 func (w *worker) act(ctx context.Context, d decision) {
 	a := d.action
-	if a.Destructive() && w.forbidden() != "" {
+	if a.Destructive() && w.isForbidden(a) {
 		return
 	}
 	if a == remediate.SetPowerLock || a == remediate.SendOff && !d.seen.OffAccepted { // whoever asked may begin while its request says that nothing is done // I22
@@ -204,6 +204,21 @@ func (w *worker) forbidden() string {
 	}
 	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target) // I5
 	return frozen
+}
+
+// isForbidden says whether a destructive action may not be done now. What refuses it twice is told, once: no look shows a freeze to
+// steps 2 and 6. // L4
+func (w *worker) isForbidden(a remediate.Action) bool {
+	why := w.forbidden()
+	switch last := &w.forbade; {
+	case why != last.why:
+		last.why, last.told = why, false
+	case why != "" && !last.told:
+		last.told = true
+		code, _ := w.r.opt.Hosts.Frozen(w.run.Target)
+		w.emit(event.Event{Type: event.Failed, Action: a, Reason: code, Message: "not done: " + why})
+	}
+	return why != ""
 }
 
 // stopReason returns why the run must stop before anything destructive. code is "" for a pause

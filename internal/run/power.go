@@ -66,6 +66,10 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
+		if run.HasConfirmation() { // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
+			p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
+		}
+		seen.LowerLevelOn = p.contradiction
 	}
 	seen.Proof, seen.OffAccepted = s.Proof, s.Accepted.OffAccepted()
 	return seen, nil
@@ -202,13 +206,8 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 	var reads sync.WaitGroup
 	for i := range results {
 		reads.Go(func() {
-			r, s, err := power.OpenAndRead(ctx, p.opt.Open, h, i, p.opt.Timing)
-			if err != nil {
-				return
-			}
-			defer s.Close(ctx)
-			if r.State == bmc.On {
-				results[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, power.LevelText(h, i))
+			if on := power.OnAmong(ctx, p.opt.Open, h, i, p.opt.Timing); on != "" {
+				results[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, on)
 			}
 		})
 	}

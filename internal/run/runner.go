@@ -265,6 +265,10 @@ type worker struct {
 	restored   restored // what became of the last attempt to restore the Node
 	hadSession bool     // this process has opened a session with the host's BMC
 	pods       podsWait
+	forbade    struct { // what forbade the last destructive action; "" if nothing did
+		why  string
+		told bool
+	}
 	// powerFailure and clusterFailure are what was last told of reads that failed.
 	powerFailure, clusterFailure readFailure
 	ownershipLost                bool // another instance owns the cluster and continues the run

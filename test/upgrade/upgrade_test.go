@@ -281,7 +281,7 @@ var goldenTarget = remediate.Target{
 	SystemUUID: "4c4c4544-0042-3510-8054-b4c04f4d3101", Namespace: "ns", Machine: "machine-1", MachineUID: "machine-uid",
 	MachineAPI: "machine.openshift.io/v1beta1", Host: "prod/ns/worker-1", Address: "ipmi://192.0.2.11:623", Devices: "192.0.2.11\n192.0.2.200 7",
 	Choice: "293a4ee5baad8721\nc81c35093a2df5dc", ReportedUUID: "4c4c4544-0042-3510-8054-b4c04f4d3102", ByHardware: true,
-	Secret: "prod/ns/bmc-worker-1", BareMetalHost: "ns/worker-1", BareMetalHostUID: "bmh-uid",
+	Secret: "prod/ns/bmc-worker-1", Unverified: true, BareMetalHost: "ns/worker-1", BareMetalHostUID: "bmh-uid",
 }
 
 var goldenLease = remediate.Lease{Known: true, ResourceVersion: "2530", RenewTime: at(1), Duration: 40 * time.Second, Seen: at(2), BootID: "boot-0",

@@ -299,8 +299,17 @@ func releaseEach[T any](list []T, release func(*T) error) (first error) {
 	return first
 }
 
-// stillIsolated returns an error unless the Node is as the isolation left it.
+// stillIsolated returns an error unless the Node is as the isolation left it, in the cluster in which the run began: a kubeconfig may lead
+// to another one since the look, where a name says nothing. // I27
 func stillIsolated(ctx context.Context, cl *client.Conn, run remediate.Run) error {
+	if began := run.Target.ClusterUID; began != "" {
+		switch uid, err := cl.Identity(ctx); {
+		case err != nil:
+			return err
+		case uid != began:
+			return errors.New("the kubeconfig leads to another cluster than the one in which the run began")
+		}
+	}
 	n, err := cl.Node(ctx, run.Target.Node)
 	seen := remediate.Node{Exists: remediate.No}
 	switch {

@@ -341,6 +341,34 @@ func TestUnansweredIsolationIsRevoked(t *testing.T) {
 	}
 }
 
+// A kubeconfig may lead to another cluster since the look, where no Node of that name says nothing about its host. A deletion of the
+// Node names its UID; pods and VolumeAttachments are found by the name of the Node. // I1, I27
+func TestReleaseInAnotherClusterDeletesNothing(t *testing.T) {
+	for cluster, deletes := range map[string]int32{"c1": 2, "c2": 0} {
+		var deleted atomic.Int32
+		c := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
+			switch w.Header().Set("Content-Type", "application/json"); r.Method + path.Base(r.URL.Path) {
+			case "GETpods":
+				_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"namespace":"d","name":"p","uid":"p"},"spec":{"nodeName":"n"}}]}`)
+			case "GETvolumeattachments":
+				_, _ = io.WriteString(w, `{"kind":"VolumeAttachmentList","apiVersion":"storage.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"v","uid":"v"},"spec":{"nodeName":"n"}}]}`)
+			case "GET" + client.IdentityNamespace:
+				_, _ = fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q,"resourceVersion":"1"}}`, cluster)
+			case "GETn":
+				k8stest.Status(w, http.StatusNotFound, "NotFound", "n")
+			default:
+				deleted.Add(1)
+				k8stest.Status(w, http.StatusOK, "", path.Base(r.URL.Path))
+			}
+		})
+		run := toDelete
+		run.Isolated, run.Target.ClusterUID = noon, "c1"
+		err := c.Act(t.Context(), run, remediate.ReleasePods, nil, saved7)
+		assert.Equal(t, deletes == 0, err != nil, "%s: %v", cluster, err)
+		assert.Equal(t, deletes, deleted.Load(), cluster)
+	}
+}
+
 // watched tells how the other side ended a connection.
 type watched struct {
 	net.Listener
