@@ -78,21 +78,20 @@ type fleet struct {
 func (f fleet) nodes() []wire.Node {
 	unread := f.gather()
 	sorted := slices.SortedFunc(maps.Values(f.all), func(a, b *nodeFacts) int {
-		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Node.Node, b.Node.Node))
+		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.node, b.node))
 	})
 	list := make([]wire.Node, 0, len(sorted))
 	for _, n := range sorted {
-		n.judge(unread)
-		n.unseen = f.unseen
-		n.State = n.state()
+		x := f.judge(n, unread)
+		x.State, x.Run = n.state(&x, f.unseen), n.run
 		for _, d := range n.devices {
 			if d.address != "" {
-				n.BMCs = append(n.BMCs, d.address)
+				x.BMCs = append(x.BMCs, d.address)
 			}
 		}
-		place := f.places[n.Node.Node]
-		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
-		list = append(list, n.Node)
+		place := f.places[n.node]
+		x.Zone, x.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
+		list = append(list, x)
 	}
 	return list
 }
@@ -101,8 +100,8 @@ func (f fleet) nodes() []wire.Node {
 func (f fleet) cover() (c wire.NodeCover) {
 	unread := f.gather()
 	for _, n := range f.all {
-		n.judge(unread)
-		c.Add(&n.Node)
+		x := f.judge(n, unread)
+		c.Add(&x)
 	}
 	slices.SortFunc(c.Gaps, func(a, b wire.NodeGap) int { return cmp.Compare(a.Node, b.Node) })
 	return c
@@ -142,7 +141,7 @@ func (f *fleet) of(node, machine string) *nodeFacts {
 			f.room = make([]nodeFacts, 1)
 		}
 		n, f.room = &f.room[0], f.room[1:]
-		n.Cluster, n.Node.Node, n.Machine, n.devices = f.cluster, node, machine, n.first[:0]
+		n.node, n.machine, n.devices = node, machine, n.first[:0]
 		f.all[name] = n
 	}
 	return n
@@ -160,10 +159,10 @@ func (f *fleet) addChecks() {
 		p := &f.found.Protected[i]
 		name := []string{checkName(p.Check)}
 		cover := func(n *nodeFacts) {
-			if n.needsHost = n.needsHost || p.NeedsHosts; len(n.Checks) == 0 {
-				n.Checks = name // shared by most Nodes
+			if n.needsHost = n.needsHost || p.NeedsHosts; len(n.checks) == 0 {
+				n.checks = name // shared by most Nodes
 			} else {
-				n.Checks = append(slices.Clip(n.Checks), name...)
+				n.checks = append(slices.Clip(n.checks), name...)
 			}
 		}
 		for _, node := range p.Nodes {
@@ -191,7 +190,7 @@ func (f *fleet) addRuns() {
 	for i := range f.runs {
 		r := &f.runs[i]
 		n := f.of(r.Target.Node, r.Target.MachineKey())
-		n.Run, n.runState = r.ID, wire.NodeRemediating
+		n.run, n.runState = r.ID, wire.NodeRemediating
 		switch r.Step {
 		case remediate.Held:
 			n.runState = wire.NodeHeld
@@ -251,57 +250,57 @@ func deviceOf(b *wire.BMC) device {
 	return d
 }
 
-// nodeFacts is a Node, and what decides whether it could be fenced, and how it is.
+// nodeFacts is what decides whether a Node could be fenced, and how it is. There may be a hundred thousand, for the time of an answer.
 type nodeFacts struct {
-	wire.Node
-	runState  string // of its open run; "" without one
-	blocked   bool   // a check wants it remediated, and something forbids it
-	unseen    bool   // what the checks find is of some time ago
-	deviates  bool   // a check finds it other than healthy
-	onHold    bool
-	needsHost bool // a check has its power switched
-	devices   []*device
-	first     [1]*device // most have one
+	node, machine string // of a Machine without a Node: its "namespace/name"
+	checks        []string
+	run, runState string // the open one, and the state of the Node in it; "" without one
+	blocked       bool   // a check wants it remediated, and something forbids it
+	deviates      bool   // a check finds it other than healthy
+	onHold        bool
+	needsHost     bool // a check has its power switched
+	devices       []*device
+	first         [1]*device // most have one
 }
 
-// state is the first of the states of the Node, the most urgent first. judge has been called.
-func (n *nodeFacts) state() string {
+// state is the first of the states of the Node, the most urgent first. unseen: what the checks find is of some time ago.
+func (n *nodeFacts) state(x *wire.Node, unseen bool) string {
 	switch {
 	case n.runState != "":
 		return n.runState
 	case n.blocked:
 		return wire.NodeBlocked
-	case n.unseen:
+	case unseen:
 		return wire.NodeUnseen
 	case n.deviates:
 		return wire.NodeUnhealthy
 	case n.onHold:
 		return wire.NodeOnHold
-	case n.IsGap():
+	case x.IsGap():
 		return wire.NodeUnfenceable
-	case len(n.Checks) == 0:
+	case len(n.checks) == 0:
 		return wire.NodeUncovered
 	}
 	return wire.NodeHealthy
 }
 
-// judge decides whether the Node could be fenced. One power level whose devices all can be relied on
+// judge decides whether a Node could be fenced. One power level whose devices all can be relied on
 // is enough: fenced goes on to the next level if one fails. unread: the hosts of its cluster are not known yet.
-func (n *nodeFacts) judge(unread bool) {
+func (f *fleet) judge(n *nodeFacts, unread bool) wire.Node {
+	x := wire.Node{Cluster: f.cluster, Node: n.node, Machine: n.machine, Checks: n.checks, Fenceable: wire.FenceableNo}
 	slices.SortStableFunc(n.devices, func(a, b *device) int { return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.level, b.level)) })
 	if len(n.devices) == 0 {
 		switch {
 		case !n.needsHost:
-			n.Fenceable = wire.FenceableNotAsked
+			x.Fenceable = wire.FenceableNotAsked
 		case unread:
-			n.Fenceable = wire.FenceableUnknown
+			x.Fenceable = wire.FenceableUnknown
 		default:
-			n.Fenceable, n.Reason, n.Message = wire.FenceableNo, string(reason.NoHost), "neither hosts.d nor a BareMetalHost names its BMC"
-			n.Next = n.hint()
+			x.Reason, x.Message = string(reason.NoHost), "neither hosts.d nor a BareMetalHost names its BMC"
+			x.Next = hint(&x)
 		}
-		return
+		return x
 	}
-	n.Fenceable = wire.FenceableNo
 	for _, d := range n.devices {
 		onLevel := func(is func(*device) bool) bool {
 			return slices.ContainsFunc(n.devices, func(o *device) bool { return o.level == d.level && is(o) })
@@ -309,32 +308,33 @@ func (n *nodeFacts) judge(unread bool) {
 		switch {
 		case onLevel(isUseless):
 		case !onLevel(func(o *device) bool { return o.unchecked }):
-			n.Fenceable = wire.FenceableYes
-			return
+			x.Fenceable = wire.FenceableYes
+			return x
 		default:
-			n.Fenceable = wire.FenceableUnknown
+			x.Fenceable = wire.FenceableUnknown
 		}
 	}
-	if n.Fenceable == wire.FenceableNo {
-		n.because(n.devices[slices.IndexFunc(n.devices, isUseless)].told)
+	if x.Fenceable == wire.FenceableNo {
+		because(&x, n.devices[slices.IndexFunc(n.devices, isUseless)].told)
 	}
+	return x
 }
 
 func isUseless(d *device) bool { return d.useless }
 
-// because tells what is wrong with the first device that cannot be used, and what to do next.
-func (n *nodeFacts) because(d *wire.BMC) {
-	n.Reason, n.Message = d.Reason, cmp.Or(d.Problem, "its BMC is not dependable")
+// because tells what is wrong with the first device of a Node that cannot be used, and what to do next.
+func because(x *wire.Node, d *wire.BMC) {
+	x.Reason, x.Message = d.Reason, cmp.Or(d.Problem, "its BMC is not dependable")
 	if len(d.Refused) > 0 {
-		n.Reason, n.Message = d.Refused[0].Code, d.Refused[0].Message
+		x.Reason, x.Message = d.Refused[0].Code, d.Refused[0].Message
 	}
-	n.Next = n.hint()
+	x.Next = hint(x)
 	if len(d.Refused) == 0 && refusesAccount(d) {
-		n.Next = nextOfAccount(d)
+		x.Next = nextOfAccount(d)
 	}
 }
 
-// hint is what to do about the reason for which the Node could not be fenced.
-func (n *nodeFacts) hint() string {
-	return refusalHint(wire.Order{Cluster: n.Cluster, Node: n.Node.Node, Machine: n.Machine}, reason.Code(n.Reason))
+// hint is what to do about the reason for which a Node could not be fenced.
+func hint(x *wire.Node) string {
+	return refusalHint(wire.Order{Cluster: x.Cluster, Node: x.Node, Machine: x.Machine}, reason.Code(x.Reason))
 }

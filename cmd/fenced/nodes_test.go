@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -331,12 +332,17 @@ func (s slowly) Forbidden(context.Context, hosts.Subject) []reason.Refusal {
 	return nil
 }
 
-// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than three times what it took.
+// SubjectOf implements sweep.Engine: whoever looks at one BMC finds none.
+func (slowly) SubjectOf(context.Context, string, string) (hosts.Subject, error) {
+	return hosts.Subject{}, &reason.Refusal{Reason: reason.NoHost}
+}
+
+// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than three times what it took, or than the last order.
 func TestSurveysAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		s := sweep.New(sweep.Options{Engine: slowly{asked: &asked}, Concurrency: 1})
-		c := control{sweep: s, surveys: newSurveys()}
+		c := control{sweep: s, surveys: newSurveys(), events: event.NewStream()}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		_, err := c.surveyBMCs(ctx)
@@ -363,6 +369,17 @@ func TestSurveysAreShared(t *testing.T) {
 			assert.Empty(t, c.surveys.last.devices, "it is not kept")
 			c.surveys.making.Release(1)
 		}
+		must.Do(c.surveyBMCs(ctx))(t)
+		asked.Store(0)
+		_, err = c.LookAtBMCs(ctx, wire.Order{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1"})
+		require.Error(t, err)
+		must.Do(c.surveyBMCs(ctx))(t)
+		assert.EqualValues(t, 1, asked.Load(), "who looked at a BMC sees what was found")
+		_, err = c.Do(ctx, wire.Order{Verb: "mend"})
+		require.Error(t, err)
+		must.Do(c.surveyBMCs(ctx))(t)
+		must.Do(c.surveyBMCs(ctx))(t)
+		assert.EqualValues(t, 2, asked.Load(), "an order may have changed what forbids a fence")
 		cancel()
 	})
 }
