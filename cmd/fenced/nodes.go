@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -69,6 +68,7 @@ type fleet struct {
 	holds   []state.Hold
 
 	all  map[string]*nodeFacts // by Node, or by the "namespace/name" of a Machine without one
+	list []*nodeFacts          // the same, those with devices first, in their order: that of their names, mostly
 	room []nodeFacts           // for those that come next: one allocation for thousands
 	// nodeOf is the Node of the run that is open on a Machine: the Machine has none once the run has deleted it.
 	nodeOf map[string]string
@@ -77,11 +77,11 @@ type fleet struct {
 // nodes lists the Nodes by name, then the Machines without one.
 func (f fleet) nodes() []wire.Node {
 	unread := f.gather()
-	sorted := slices.SortedFunc(maps.Values(f.all), func(a, b *nodeFacts) int {
+	slices.SortFunc(f.list, func(a, b *nodeFacts) int {
 		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.node, b.node))
 	})
-	list := make([]wire.Node, 0, len(sorted))
-	for _, n := range sorted {
+	list := make([]wire.Node, 0, len(f.list))
+	for _, n := range f.list {
 		x := f.judge(n, unread)
 		x.State, x.Run = n.state(&x, f.unseen), n.run
 		for _, d := range n.devices {
@@ -99,7 +99,7 @@ func (f fleet) nodes() []wire.Node {
 // cover counts the Nodes that checks cover.
 func (f fleet) cover() (c wire.NodeCover) {
 	unread := f.gather()
-	for _, n := range f.all {
+	for _, n := range f.list {
 		x := f.judge(n, unread)
 		c.Add(&x)
 	}
@@ -110,16 +110,16 @@ func (f fleet) cover() (c wire.NodeCover) {
 // gather puts together what is known of each Node. unread: the hosts of the cluster are not known yet.
 func (f *fleet) gather() (unread bool) {
 	size := max(len(f.names), len(f.devices))
-	f.all, f.room, f.nodeOf = make(map[string]*nodeFacts, size), make([]nodeFacts, size), map[string]string{}
+	f.all, f.list, f.room, f.nodeOf = make(map[string]*nodeFacts, size), make([]*nodeFacts, 0, size), make([]nodeFacts, size), map[string]string{}
 	for i := range f.runs {
 		if t := &f.runs[i].Target; t.Node != "" && t.Machine != "" {
 			f.nodeOf[t.MachineKey()] = t.Node
 		}
 	}
+	unread = f.addDevices()
 	for _, name := range f.names {
 		f.of(name, "")
 	}
-	unread = f.addDevices()
 	f.addChecks()
 	f.addRuns()
 	f.addStops()
@@ -142,7 +142,7 @@ func (f *fleet) of(node, machine string) *nodeFacts {
 		}
 		n, f.room = &f.room[0], f.room[1:]
 		n.node, n.machine, n.devices = node, machine, n.first[:0]
-		f.all[name] = n
+		f.all[name], f.list = n, append(f.list, n)
 	}
 	return n
 }
