@@ -53,7 +53,7 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 // labels are those of each Node, as Labelled tells: those of a Node that a run has deleted are in its record. unlabelled are
 // the open runs whose Node is not known. The lock is held.
 func (c *Model) labels(open []remediate.Run) (all map[string]policy.Labels, unlabelled map[string]bool) {
-	all, unlabelled = map[string]policy.Labels{}, map[string]bool{}
+	all, unlabelled = make(map[string]policy.Labels, c.Objects.ledger.Fleet("").Nodes), map[string]bool{}
 	for n := range c.Objects.ledger.Nodes() {
 		all[n.Name] = n.Labels
 	}
