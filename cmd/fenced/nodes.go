@@ -33,7 +33,27 @@ func (c control) Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, err
 		}
 		all.Nodes = append(all.Nodes, list...)
 	}
-	return all.Cut(f), nil
+	cut := all.Cut(f)
+	for list := cut.Nodes; len(list) > 0; {
+		end := slices.IndexFunc(list, func(n wire.Node) bool { return n.Cluster != list[0].Cluster })
+		if end < 0 {
+			end = len(list)
+		}
+		addPlaces(list[:end], c.engine.Places)
+		list = list[end:]
+	}
+	return cut, nil
+}
+
+// addPlaces says of Nodes of one cluster where they stand.
+func addPlaces(list []wire.Node, places func(cluster string, nodes []string) []cluster.Place) {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Node
+	}
+	for i, at := range places(list[0].Cluster, names) {
+		list[i].Zone, list[i].Rack = bmc.Printable(at.Zone, maxLabel), bmc.Printable(at.Rack, maxLabel)
+	}
 }
 
 // nodesIn lists the Nodes of one cluster, which has these devices.
@@ -45,7 +65,7 @@ func (c control) nodesIn(name string, devices []device) ([]wire.Node, error) {
 	nodes, _ := c.engine.Names(name, "")
 	cs, _ := engine.NewLookup(c.engine).Status(name)
 	return fleet{
-		cluster: name, names: nodes, found: found, unseen: isUnseen(&cs), devices: devices, places: c.engine.Places(name),
+		cluster: name, names: nodes, found: found, unseen: isUnseen(&cs), devices: devices,
 		runs: cs.Runs, refused: cs.Refused, holds: c.engine.Holds(name),
 	}.nodes(), nil
 }
@@ -62,8 +82,7 @@ type fleet struct {
 	found   policy.Overview // by its checks
 	unseen  bool            // found is of some time ago
 	devices []device
-	places  map[string]cluster.Place // by Node, also of those that are deleted
-	runs    []remediate.Run          // open ones
+	runs    []remediate.Run // open ones
 	refused []admit.Refused
 	holds   []state.Hold
 
@@ -89,8 +108,6 @@ func (f fleet) nodes() []wire.Node {
 				x.BMCs = append(x.BMCs, d.address)
 			}
 		}
-		place := f.places[n.node]
-		x.Zone, x.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
 		list = append(list, x)
 	}
 	return list

@@ -90,7 +90,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 }
 
 func fleetOf(found policy.Report, devices []wire.BMC, nodes ...string) fleet {
-	f := fleet{cluster: "c", names: nodes, found: policy.Overview{Report: found}, places: map[string]cluster.Place{}}
+	f := fleet{cluster: "c", names: nodes, found: policy.Overview{Report: found}}
 	s := bmcSurvey{devices: map[string][]device{}}
 	for i := range devices {
 		s.add(&devices[i])
@@ -166,12 +166,14 @@ func TestDeletedNodeKeepsItsPlace(t *testing.T) {
 	found := covering("", true)
 	found.Checks[0].Targets[0] = policy.TargetReport{Machine: "ns/m", Verdict: policy.Pending}
 	f := fleetOf(found, nil)
-	f.places["n"] = cluster.Place{Zone: "a", Rack: "\x1b[2J" + strings.Repeat("r", 1000)} // from the labels in the record of the run
-	f.places["replaced"] = cluster.Place{Zone: "a"}                                       // another remediator has deleted it
 	f.runs = []remediate.Run{{ID: "r", Step: remediate.PowerOn, Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}}}
 	f.holds = []state.Hold{{Node: "ns/m"}, {Node: "gone"}}
 	list := f.nodes()
 	require.Len(t, list, 1)
+	addPlaces(list, func(of string, nodes []string) []cluster.Place {
+		assert.Equal(t, []string{"c", "n"}, append([]string{of}, nodes...))
+		return []cluster.Place{{Zone: "a", Rack: "\x1b[2J" + strings.Repeat("r", 1000)}} // from the labels in the record of the run
+	})
 	n := list[0]
 	assert.Equal(t, []string{"n", "", "a", wire.NodeRemediating, "r"}, []string{n.Node, n.Machine, n.Zone, n.State, n.Run})
 	assert.NotContains(t, n.Rack, "\x1b")
