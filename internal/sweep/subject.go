@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/hosts"
@@ -17,7 +18,8 @@ type subject struct {
 	access   []bmc.Access
 	withheld *reason.Refusal
 	healthy  bool
-	// asKept: what its devices have as Access does not matter to whether the host may be switched, nor to their assurance: all tell whose they are.
+	// asKept: what its devices have as Access does not matter to whether the host may be switched, nor to their assurance: all tell whose they are,
+	// and no secret parameter has a part in what they switch.
 	asKept   bool
 	hardware *hardware
 }
@@ -42,7 +44,7 @@ func newSubject(s hosts.Subject, others []bmc.Access) *subject {
 		own := s.Host
 		x.bare = &own
 	}
-	x.asKept = s.Host.Identifies() && x.bare.Identifies()
+	x.asKept = s.Host.Identifies() && x.bare.Identifies() && !slices.ContainsFunc(x.access, func(a bmc.Access) bool { return len(a.SecretParameters) > 0 })
 	if reflect.DeepEqual(x.access, others) {
 		x.access = others
 	}

@@ -111,6 +111,7 @@ func TestSubjectInQuestion(t *testing.T) {
 		"a BMC":                        {[]bmc.Device{device(func(*bmc.Device) {})}, true},
 		"a BMC that was enrolled":      {[]bmc.Device{device(func(d *bmc.Device) { d.Enrolled = true })}, false},
 		"a BMC with another UUID":      {[]bmc.Device{device(func(d *bmc.Device) { d.IgnoreUUID = true })}, false},
+		"a BMC with secret parameters": {[]bmc.Device{device(func(d *bmc.Device) { d.SecretParameters = agent.SecretParameters })}, false},
 		"an outlet":                    {[]bmc.Device{agent}, false},
 		"a BMC and an outlet below it": {[]bmc.Device{device(func(*bmc.Device) {}), agent}, false},
 	} {
