@@ -458,7 +458,7 @@ func TestAuditMetrics(t *testing.T) {
 func TestRefusedOrdersAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	a, _ := openedAuditor(t, path)
-	c := control{events: event.NewStream(a.observe), audit: a}
+	c := control{events: event.NewStream(a.observe), audit: a, surveys: newSurveys()}
 	c.Refused(wire.Order{Verb: wire.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
 		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
 	c.Refused(wire.Order{Verb: wire.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
@@ -519,7 +519,7 @@ func TestKeysOfEvents(t *testing.T) {
 // comes with its class.
 func TestEventsNameTheirStream(t *testing.T) {
 	first := func() wire.Event {
-		c := control{events: event.NewStream()}
+		c := control{events: event.NewStream(), surveys: newSurveys()}
 		c.events.Emit(event.Event{Type: event.Refused, Reason: reason.DuplicateHost})
 		for e, err := range c.Events(t.Context(), 0) {
 			require.NoError(t, err)

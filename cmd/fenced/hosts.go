@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -32,18 +33,25 @@ import (
 type inventory struct {
 	// entries are by cluster, and by what they are about: the name of a Node, or the "namespace/name" of a Machine.
 	entries map[string]map[string]*config.HostEntry
-	unread  error
+	// protected are the entries that say so, by cluster and by what they are about: few, so it is quickly said of each host.
+	protected map[[2]string]bool
+	unread    error
 }
 
 // newInventory makes the inventory of what hosts.d holds, whose entries it keeps. Of several of one name, which are refused, it
 // keeps the last one.
 func newInventory(h config.Hosts) inventory {
-	i := inventory{map[string]map[string]*config.HostEntry{}, h.Unread}
+	i := inventory{map[string]map[string]*config.HostEntry{}, map[[2]string]bool{}, h.Unread}
 	for _, e := range h.Entries {
 		if i.entries[e.Cluster] == nil {
 			i.entries[e.Cluster] = map[string]*config.HostEntry{}
 		}
 		i.entries[e.Cluster][e.Of()] = e
+		if key := [2]string{e.Cluster, e.Of()}; e.Protected {
+			i.protected[key] = true
+		} else {
+			delete(i.protected, key)
+		}
 	}
 	return i
 }
@@ -55,8 +63,7 @@ func (h inventory) List(cluster string) []string {
 
 // Protected implements hosts.Inventory.
 func (h inventory) Protected(cluster, of string) bool {
-	e := h.entries[cluster][of]
-	return e != nil && e.Protected
+	return h.protected[[2]string{cluster, of}]
 }
 
 // Refused implements hosts.Inventory.
@@ -179,10 +186,14 @@ type bmcSurvey struct {
 }
 
 // surveys shares a survey among those who ask while it is made, or until it is some times as old as it took: the page asks for the status, for
-// the Nodes and for the devices that are not dependable, one right after the other, and each answer takes longer than the survey.
+// the Nodes and for the devices that are not dependable, one right after the other, and each answer takes longer than the survey. An order ends that:
+// who has tested a BMC sees the result.
 type surveys struct {
+	orders atomic.Uint64 // that people have given
+
 	making *semaphore.Weighted // guards the rest
 	last   bmcSurvey
+	after  uint64 // so many orders
 	ended  time.Time
 	shared time.Duration // for so long after it ended
 }
@@ -202,15 +213,15 @@ func (c control) surveyBMCs(ctx context.Context) (bmcSurvey, error) {
 		return bmcSurvey{}, err
 	}
 	defer x.making.Release(1)
-	if time.Since(x.ended) < x.shared {
+	began, after := time.Now(), x.orders.Load()
+	if began.Sub(x.ended) < x.shared && x.after == after {
 		return x.last, nil
 	}
-	began := time.Now()
 	s, err := c.surveyAnew(ctx)
 	if err != nil {
 		return s, err
 	}
-	x.last, x.ended, x.shared = s, time.Now(), min(sharedTimes*time.Since(began), maxShared)
+	x.last, x.after, x.ended, x.shared = s, after, time.Now(), min(sharedTimes*time.Since(began), maxShared)
 	time.AfterFunc(x.shared, x.forget)
 	return s, nil
 }
@@ -241,8 +252,11 @@ func (c control) surveyAnew(ctx context.Context) (s bmcSurvey, err error) {
 
 func (s *bmcSurvey) add(b *wire.BMC) {
 	s.count.Add(b)
-	d := deviceOf(b)
-	s.devices[b.Cluster] = append(s.devices[b.Cluster], d)
+	d, list := deviceOf(b), s.devices[b.Cluster]
+	if len(list) == cap(list) { // append alone would leave behind several times as much
+		list = slices.Grow(list, len(list)+1)
+	}
+	s.devices[b.Cluster] = append(list, d)
 	if d.told != nil {
 		s.bad = append(s.bad, *d.told)
 	}
@@ -250,6 +264,7 @@ func (s *bmcSurvey) add(b *wire.BMC) {
 
 // LookAtBMCs implements api.Daemon.
 func (c control) LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error) {
+	defer c.surveys.orders.Add(1)
 	look, verb := c.sweep.Test, "tests"
 	if o.Verb == wire.AuditBMC {
 		look, verb = c.sweep.Audit, "audits"

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -34,7 +33,27 @@ func (c control) Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, err
 		}
 		all.Nodes = append(all.Nodes, list...)
 	}
-	return all.Cut(f), nil
+	cut := all.Cut(f)
+	for list := cut.Nodes; len(list) > 0; {
+		end := slices.IndexFunc(list, func(n wire.Node) bool { return n.Cluster != list[0].Cluster })
+		if end < 0 {
+			end = len(list)
+		}
+		addPlaces(list[:end], c.engine.Places)
+		list = list[end:]
+	}
+	return cut, nil
+}
+
+// addPlaces says of Nodes of one cluster where they stand.
+func addPlaces(list []wire.Node, places func(cluster string, nodes []string) []cluster.Place) {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Node
+	}
+	for i, at := range places(list[0].Cluster, names) {
+		list[i].Zone, list[i].Rack = bmc.Printable(at.Zone, maxLabel), bmc.Printable(at.Rack, maxLabel)
+	}
 }
 
 // nodesIn lists the Nodes of one cluster, which has these devices.
@@ -46,7 +65,7 @@ func (c control) nodesIn(name string, devices []device) ([]wire.Node, error) {
 	nodes, _ := c.engine.Names(name, "")
 	cs, _ := engine.NewLookup(c.engine).Status(name)
 	return fleet{
-		cluster: name, names: nodes, found: found, unseen: isUnseen(&cs), devices: devices, places: c.engine.Places(name),
+		cluster: name, names: nodes, found: found, unseen: isUnseen(&cs), devices: devices,
 		runs: cs.Runs, refused: cs.Refused, holds: c.engine.Holds(name),
 	}.nodes(), nil
 }
@@ -63,12 +82,12 @@ type fleet struct {
 	found   policy.Overview // by its checks
 	unseen  bool            // found is of some time ago
 	devices []device
-	places  map[string]cluster.Place // by Node, also of those that are deleted
-	runs    []remediate.Run          // open ones
+	runs    []remediate.Run // open ones
 	refused []admit.Refused
 	holds   []state.Hold
 
 	all  map[string]*nodeFacts // by Node, or by the "namespace/name" of a Machine without one
+	list []*nodeFacts          // the same, those with devices first, in their order: that of their names, mostly
 	room []nodeFacts           // for those that come next: one allocation for thousands
 	// nodeOf is the Node of the run that is open on a Machine: the Machine has none once the run has deleted it.
 	nodeOf map[string]string
@@ -77,22 +96,19 @@ type fleet struct {
 // nodes lists the Nodes by name, then the Machines without one.
 func (f fleet) nodes() []wire.Node {
 	unread := f.gather()
-	sorted := slices.SortedFunc(maps.Values(f.all), func(a, b *nodeFacts) int {
-		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Node.Node, b.Node.Node))
+	slices.SortFunc(f.list, func(a, b *nodeFacts) int {
+		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.node, b.node))
 	})
-	list := make([]wire.Node, 0, len(sorted))
-	for _, n := range sorted {
-		n.judge(unread)
-		n.unseen = f.unseen
-		n.State = n.state()
+	list := make([]wire.Node, 0, len(f.list))
+	for _, n := range f.list {
+		x := f.judge(n, unread)
+		x.State, x.Run = n.state(&x, f.unseen), n.run
 		for _, d := range n.devices {
 			if d.address != "" {
-				n.BMCs = append(n.BMCs, d.address)
+				x.BMCs = append(x.BMCs, d.address)
 			}
 		}
-		place := f.places[n.Node.Node]
-		n.Zone, n.Rack = bmc.Printable(place.Zone, maxLabel), bmc.Printable(place.Rack, maxLabel)
-		list = append(list, n.Node)
+		list = append(list, x)
 	}
 	return list
 }
@@ -100,9 +116,9 @@ func (f fleet) nodes() []wire.Node {
 // cover counts the Nodes that checks cover.
 func (f fleet) cover() (c wire.NodeCover) {
 	unread := f.gather()
-	for _, n := range f.all {
-		n.judge(unread)
-		c.Add(&n.Node)
+	for _, n := range f.list {
+		x := f.judge(n, unread)
+		c.Add(&x)
 	}
 	slices.SortFunc(c.Gaps, func(a, b wire.NodeGap) int { return cmp.Compare(a.Node, b.Node) })
 	return c
@@ -111,16 +127,16 @@ func (f fleet) cover() (c wire.NodeCover) {
 // gather puts together what is known of each Node. unread: the hosts of the cluster are not known yet.
 func (f *fleet) gather() (unread bool) {
 	size := max(len(f.names), len(f.devices))
-	f.all, f.room, f.nodeOf = make(map[string]*nodeFacts, size), make([]nodeFacts, size), map[string]string{}
+	f.all, f.list, f.room, f.nodeOf = make(map[string]*nodeFacts, size), make([]*nodeFacts, 0, size), make([]nodeFacts, size), map[string]string{}
 	for i := range f.runs {
 		if t := &f.runs[i].Target; t.Node != "" && t.Machine != "" {
 			f.nodeOf[t.MachineKey()] = t.Node
 		}
 	}
+	unread = f.addDevices()
 	for _, name := range f.names {
 		f.of(name, "")
 	}
-	unread = f.addDevices()
 	f.addChecks()
 	f.addRuns()
 	f.addStops()
@@ -142,8 +158,8 @@ func (f *fleet) of(node, machine string) *nodeFacts {
 			f.room = make([]nodeFacts, 1)
 		}
 		n, f.room = &f.room[0], f.room[1:]
-		n.Cluster, n.Node.Node, n.Machine, n.devices = f.cluster, node, machine, n.first[:0]
-		f.all[name] = n
+		n.node, n.machine, n.devices = node, machine, n.first[:0]
+		f.all[name], f.list = n, append(f.list, n)
 	}
 	return n
 }
@@ -160,10 +176,10 @@ func (f *fleet) addChecks() {
 		p := &f.found.Protected[i]
 		name := []string{checkName(p.Check)}
 		cover := func(n *nodeFacts) {
-			if n.needsHost = n.needsHost || p.NeedsHosts; len(n.Checks) == 0 {
-				n.Checks = name // shared by most Nodes
+			if n.needsHost = n.needsHost || p.NeedsHosts; len(n.checks) == 0 {
+				n.checks = name // shared by most Nodes
 			} else {
-				n.Checks = append(slices.Clip(n.Checks), name...)
+				n.checks = append(slices.Clip(n.checks), name...)
 			}
 		}
 		for _, node := range p.Nodes {
@@ -191,7 +207,7 @@ func (f *fleet) addRuns() {
 	for i := range f.runs {
 		r := &f.runs[i]
 		n := f.of(r.Target.Node, r.Target.MachineKey())
-		n.Run, n.runState = r.ID, wire.NodeRemediating
+		n.run, n.runState = r.ID, wire.NodeRemediating
 		switch r.Step {
 		case remediate.Held:
 			n.runState = wire.NodeHeld
@@ -251,57 +267,57 @@ func deviceOf(b *wire.BMC) device {
 	return d
 }
 
-// nodeFacts is a Node, and what decides whether it could be fenced, and how it is.
+// nodeFacts is what decides whether a Node could be fenced, and how it is. There may be a hundred thousand, for the time of an answer.
 type nodeFacts struct {
-	wire.Node
-	runState  string // of its open run; "" without one
-	blocked   bool   // a check wants it remediated, and something forbids it
-	unseen    bool   // what the checks find is of some time ago
-	deviates  bool   // a check finds it other than healthy
-	onHold    bool
-	needsHost bool // a check has its power switched
-	devices   []*device
-	first     [1]*device // most have one
+	node, machine string // of a Machine without a Node: its "namespace/name"
+	checks        []string
+	run, runState string // the open one, and the state of the Node in it; "" without one
+	blocked       bool   // a check wants it remediated, and something forbids it
+	deviates      bool   // a check finds it other than healthy
+	onHold        bool
+	needsHost     bool // a check has its power switched
+	devices       []*device
+	first         [1]*device // most have one
 }
 
-// state is the first of the states of the Node, the most urgent first. judge has been called.
-func (n *nodeFacts) state() string {
+// state is the first of the states of the Node, the most urgent first. unseen: what the checks find is of some time ago.
+func (n *nodeFacts) state(x *wire.Node, unseen bool) string {
 	switch {
 	case n.runState != "":
 		return n.runState
 	case n.blocked:
 		return wire.NodeBlocked
-	case n.unseen:
+	case unseen:
 		return wire.NodeUnseen
 	case n.deviates:
 		return wire.NodeUnhealthy
 	case n.onHold:
 		return wire.NodeOnHold
-	case n.IsGap():
+	case x.IsGap():
 		return wire.NodeUnfenceable
-	case len(n.Checks) == 0:
+	case len(n.checks) == 0:
 		return wire.NodeUncovered
 	}
 	return wire.NodeHealthy
 }
 
-// judge decides whether the Node could be fenced. One power level whose devices all can be relied on
+// judge decides whether a Node could be fenced. One power level whose devices all can be relied on
 // is enough: fenced goes on to the next level if one fails. unread: the hosts of its cluster are not known yet.
-func (n *nodeFacts) judge(unread bool) {
+func (f *fleet) judge(n *nodeFacts, unread bool) wire.Node {
+	x := wire.Node{Cluster: f.cluster, Node: n.node, Machine: n.machine, Checks: n.checks, Fenceable: wire.FenceableNo}
 	slices.SortStableFunc(n.devices, func(a, b *device) int { return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.level, b.level)) })
 	if len(n.devices) == 0 {
 		switch {
 		case !n.needsHost:
-			n.Fenceable = wire.FenceableNotAsked
+			x.Fenceable = wire.FenceableNotAsked
 		case unread:
-			n.Fenceable = wire.FenceableUnknown
+			x.Fenceable = wire.FenceableUnknown
 		default:
-			n.Fenceable, n.Reason, n.Message = wire.FenceableNo, string(reason.NoHost), "neither hosts.d nor a BareMetalHost names its BMC"
-			n.Next = n.hint()
+			x.Reason, x.Message = string(reason.NoHost), "neither hosts.d nor a BareMetalHost names its BMC"
+			x.Next = hint(&x)
 		}
-		return
+		return x
 	}
-	n.Fenceable = wire.FenceableNo
 	for _, d := range n.devices {
 		onLevel := func(is func(*device) bool) bool {
 			return slices.ContainsFunc(n.devices, func(o *device) bool { return o.level == d.level && is(o) })
@@ -309,32 +325,33 @@ func (n *nodeFacts) judge(unread bool) {
 		switch {
 		case onLevel(isUseless):
 		case !onLevel(func(o *device) bool { return o.unchecked }):
-			n.Fenceable = wire.FenceableYes
-			return
+			x.Fenceable = wire.FenceableYes
+			return x
 		default:
-			n.Fenceable = wire.FenceableUnknown
+			x.Fenceable = wire.FenceableUnknown
 		}
 	}
-	if n.Fenceable == wire.FenceableNo {
-		n.because(n.devices[slices.IndexFunc(n.devices, isUseless)].told)
+	if x.Fenceable == wire.FenceableNo {
+		because(&x, n.devices[slices.IndexFunc(n.devices, isUseless)].told)
 	}
+	return x
 }
 
 func isUseless(d *device) bool { return d.useless }
 
-// because tells what is wrong with the first device that cannot be used, and what to do next.
-func (n *nodeFacts) because(d *wire.BMC) {
-	n.Reason, n.Message = d.Reason, cmp.Or(d.Problem, "its BMC is not dependable")
+// because tells what is wrong with the first device of a Node that cannot be used, and what to do next.
+func because(x *wire.Node, d *wire.BMC) {
+	x.Reason, x.Message = d.Reason, cmp.Or(d.Problem, "its BMC is not dependable")
 	if len(d.Refused) > 0 {
-		n.Reason, n.Message = d.Refused[0].Code, d.Refused[0].Message
+		x.Reason, x.Message = d.Refused[0].Code, d.Refused[0].Message
 	}
-	n.Next = n.hint()
+	x.Next = hint(x)
 	if len(d.Refused) == 0 && refusesAccount(d) {
-		n.Next = nextOfAccount(d)
+		x.Next = nextOfAccount(d)
 	}
 }
 
-// hint is what to do about the reason for which the Node could not be fenced.
-func (n *nodeFacts) hint() string {
-	return refusalHint(wire.Order{Cluster: n.Cluster, Node: n.Node.Node, Machine: n.Machine}, reason.Code(n.Reason))
+// hint is what to do about the reason for which a Node could not be fenced.
+func hint(x *wire.Node) string {
+	return refusalHint(wire.Order{Cluster: x.Cluster, Node: x.Node, Machine: x.Machine}, reason.Code(x.Reason))
 }

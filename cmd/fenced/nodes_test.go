@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -89,7 +90,7 @@ func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
 }
 
 func fleetOf(found policy.Report, devices []wire.BMC, nodes ...string) fleet {
-	f := fleet{cluster: "c", names: nodes, found: policy.Overview{Report: found}, places: map[string]cluster.Place{}}
+	f := fleet{cluster: "c", names: nodes, found: policy.Overview{Report: found}}
 	s := bmcSurvey{devices: map[string][]device{}}
 	for i := range devices {
 		s.add(&devices[i])
@@ -165,12 +166,14 @@ func TestDeletedNodeKeepsItsPlace(t *testing.T) {
 	found := covering("", true)
 	found.Checks[0].Targets[0] = policy.TargetReport{Machine: "ns/m", Verdict: policy.Pending}
 	f := fleetOf(found, nil)
-	f.places["n"] = cluster.Place{Zone: "a", Rack: "\x1b[2J" + strings.Repeat("r", 1000)} // from the labels in the record of the run
-	f.places["replaced"] = cluster.Place{Zone: "a"}                                       // another remediator has deleted it
 	f.runs = []remediate.Run{{ID: "r", Step: remediate.PowerOn, Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}}}
 	f.holds = []state.Hold{{Node: "ns/m"}, {Node: "gone"}}
 	list := f.nodes()
 	require.Len(t, list, 1)
+	addPlaces(list, func(of string, nodes []string) []cluster.Place {
+		assert.Equal(t, []string{"c", "n"}, append([]string{of}, nodes...))
+		return []cluster.Place{{Zone: "a", Rack: "\x1b[2J" + strings.Repeat("r", 1000)}} // from the labels in the record of the run
+	})
 	n := list[0]
 	assert.Equal(t, []string{"n", "", "a", wire.NodeRemediating, "r"}, []string{n.Node, n.Machine, n.Zone, n.State, n.Run})
 	assert.NotContains(t, n.Rack, "\x1b")
@@ -331,12 +334,17 @@ func (s slowly) Forbidden(context.Context, hosts.Subject) []reason.Refusal {
 	return nil
 }
 
-// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than three times what it took.
+// SubjectOf implements sweep.Engine: whoever looks at one BMC finds none.
+func (slowly) SubjectOf(context.Context, string, string) (hosts.Subject, error) {
+	return hosts.Subject{}, &reason.Refusal{Reason: reason.NoHost}
+}
+
+// TestSurveysAreShared: who asks while the BMCs are surveyed, or soon after, gets that survey, and nobody one that is older than three times what it took, or than the last order.
 func TestSurveysAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		s := sweep.New(sweep.Options{Engine: slowly{asked: &asked}, Concurrency: 1})
-		c := control{sweep: s, surveys: newSurveys()}
+		c := control{sweep: s, surveys: newSurveys(), events: event.NewStream()}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		_, err := c.surveyBMCs(ctx)
@@ -363,6 +371,17 @@ func TestSurveysAreShared(t *testing.T) {
 			assert.Empty(t, c.surveys.last.devices, "it is not kept")
 			c.surveys.making.Release(1)
 		}
+		must.Do(c.surveyBMCs(ctx))(t)
+		asked.Store(0)
+		_, err = c.LookAtBMCs(ctx, wire.Order{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1"})
+		require.Error(t, err)
+		must.Do(c.surveyBMCs(ctx))(t)
+		assert.EqualValues(t, 1, asked.Load(), "who looked at a BMC sees what was found")
+		_, err = c.Do(ctx, wire.Order{Verb: "mend"})
+		require.Error(t, err)
+		must.Do(c.surveyBMCs(ctx))(t)
+		must.Do(c.surveyBMCs(ctx))(t)
+		assert.EqualValues(t, 2, asked.Load(), "an order may have changed what forbids a fence")
 		cancel()
 	})
 }

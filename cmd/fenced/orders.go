@@ -77,6 +77,7 @@ func (c control) unfreeze(ctx context.Context, o wire.Order) (order.Outcome, err
 }
 
 func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
+	defer c.surveys.orders.Add(1)
 	switch o.Verb {
 	case wire.EnrollBMC:
 		return c.enroll(ctx, o)

@@ -135,7 +135,7 @@ func TestDeletedNodeIsExplainedByItsRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()
-	c := control{engine: e, notes: timeline.New()}
+	c := control{engine: e, notes: timeline.New(), surveys: newSurveys()}
 	const says = "worker-3 was deleted by run a-1, Held: ConfirmedOff since "
 	for _, name := range []string{"worker-3", "a-1"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
@@ -199,7 +199,7 @@ func TestBMCsAreReadAnewAfterAnOrder(t *testing.T) {
 		go func() { ended <- e.Run(ctx, func() {}) }()
 		go func() { ended <- s.Run(ctx) }()
 		time.Sleep(145 * time.Minute) // each device was polled
-		c, d := control{engine: e, sweep: s}, &fenced{sweep: s}
+		c, d := control{engine: e, sweep: s, surveys: newSurveys()}, &fenced{sweep: s}
 		polled := func(what string, want int32, do func()) {
 			t.Helper()
 			for untilNextPoll(t, s) < 5*time.Minute { // it is not about to be polled anyway

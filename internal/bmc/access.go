@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 )
@@ -51,20 +52,28 @@ func (h Host) WithAccesses(all []Access) Host {
 	return h
 }
 
-// SameButAccess reports whether two hosts differ in nothing but Access, so that one may be kept in the place of the other.
+// SameButAccess reports whether two hosts differ in nothing but Access, so that one may be kept in the place of the other. All hosts are
+// compared each minute, so nothing is copied for it.
 func (h *Host) SameButAccess(o *Host) bool {
-	x, y := *h, *o
-	x.Levels, y.Levels = nil, nil
-	if !reflect.DeepEqual(x, y) || len(h.Levels) != len(o.Levels) {
+	if h.Name != o.Name || h.PinnedUUID != o.PinnedUUID || h.IdentityMode != o.IdentityMode || h.Protected != o.Protected || h.Source != o.Source || len(h.Levels) != len(o.Levels) {
 		return false
 	}
 	for i, l := range h.Levels {
-		same := slices.EqualFunc(l.Devices, o.Levels[i].Devices, func(a, b Device) bool {
-			return reflect.DeepEqual(a.With(Access{}), b.With(Access{}))
-		})
-		if !same {
+		others := o.Levels[i].Devices
+		if len(l.Devices) != len(others) {
 			return false
+		}
+		for j := range l.Devices {
+			if !l.Devices[j].sameButAccess(&others[j]) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+func (d *Device) sameButAccess(o *Device) bool {
+	return d.Driver == o.Driver && d.Endpoint == o.Endpoint && d.Provider == o.Provider && d.Agent == o.Agent && maps.Equal(d.Parameters, o.Parameters) &&
+		d.Secret == o.Secret && d.TLS == o.TLS && d.BasicAuth == o.BasicAuth && d.IgnoreUUID == o.IgnoreUUID && slices.Equal(d.CipherSuites, o.CipherSuites) &&
+		d.SystemUUID == o.SystemUUID && (d.Networks == o.Networks || reflect.DeepEqual(d.Networks, o.Networks))
 }

@@ -106,9 +106,12 @@ func (d Device) Identifies() bool {
 }
 
 // String names the device for people and logs, without any secret.
-func (d Device) String() string {
+func (d Device) String() string { return d.Name() }
+
+// Name is String without a copy of the device, which is large.
+func (d *Device) Name() string {
 	if text := d.Driver.Descriptor().text; text != nil {
-		return text(d)
+		return text(*d)
 	}
 	return d.Endpoint.String()
 }

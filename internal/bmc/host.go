@@ -103,6 +103,13 @@ func (h Host) Keys() []string {
 	return keys
 }
 
+// Identifies reports whether each device of the host reports its identity. // I8
+func (h *Host) Identifies() bool {
+	return !slices.ContainsFunc(h.Levels, func(l Level) bool {
+		return slices.ContainsFunc(l.Devices, func(d Device) bool { return !d.Identifies() })
+	})
+}
+
 // Device switches a host's power: its BMC, or an outlet.
 type Device struct {
 	Driver Driver

@@ -24,10 +24,13 @@ type Identity struct {
 // and fully reversed. Placeholders never match, nor does anything that is not 16
 // bytes of hex. // I8
 func UUIDsMatch(a, b string) bool {
-	x, okX := parseUUID(a)
-	y, okY := parseUUID(b)
+	x, ok := parseUUID(a)
+	if !ok { // as mostly, where it is not known
+		return false
+	}
+	y, ok := parseUUID(b)
 	forms := byteOrders(x)
-	return okX && okY && slices.Contains(forms[:], y) && !isPlaceholder(x) && !isPlaceholder(y)
+	return ok && slices.Contains(forms[:], y) && !isPlaceholder(x) && !isPlaceholder(y)
 }
 
 // UUIDForms returns the texts, in hex, that UUIDsMatch accepts for s, first s

@@ -53,44 +53,57 @@ func (c *Model) WithLabels(wanted map[string]string) Labelled {
 // labels are those of each Node, as Labelled tells: those of a Node that a run has deleted are in its record. unlabelled are
 // the open runs whose Node is not known. The lock is held.
 func (c *Model) labels(open []remediate.Run) (all map[string]policy.Labels, unlabelled map[string]bool) {
-	all, unlabelled = map[string]policy.Labels{}, map[string]bool{}
+	all = map[string]policy.Labels{}
 	for n := range c.Objects.ledger.Nodes() {
 		all[n.Name] = n.Labels
 	}
+	recorded, unlabelled := c.recordedLabels(open)
+	maps.Copy(all, recorded)
+	return all, unlabelled
+}
+
+// recordedLabels are those of labels that the Nodes themselves do not have now. The lock is held.
+func (c *Model) recordedLabels(open []remediate.Run) (recorded map[string]policy.Labels, unlabelled map[string]bool) {
+	recorded, unlabelled = map[string]policy.Labels{}, map[string]bool{}
 	for i := range open {
 		r := &open[i]
 		if n := c.Objects.ledger.Node(r.Target.Node); n != nil {
 			if !r.Isolated.IsZero() && n.UID != r.Target.NodeUID && r.NodeLabels != nil {
 				begun := maps.Clone(r.NodeLabels)
 				maps.Copy(begun, n.Labels.Map())
-				all[n.Name] = policy.LabelsOf(begun)
+				recorded[n.Name] = policy.LabelsOf(begun)
 			}
 			continue
 		}
 		if r.Target.Node != "" && r.NodeLabels != nil {
-			all[r.Target.Node] = policy.LabelsOf(r.NodeLabels)
+			recorded[r.Target.Node] = policy.LabelsOf(r.NodeLabels)
 		} else {
 			unlabelled[SubjectOf(r.Target)] = true
 		}
 	}
 	for _, p := range c.Runs.repairs {
-		if _, known := all[p.Target.Node]; !known && p.By != "" && p.NodeLabels != nil {
-			all[p.Target.Node] = policy.LabelsOf(p.NodeLabels)
+		_, known := recorded[p.Target.Node]
+		if !known && c.Objects.ledger.Node(p.Target.Node) == nil && p.By != "" && p.NodeLabels != nil {
+			recorded[p.Target.Node] = policy.LabelsOf(p.NodeLabels)
 		}
 	}
-	return all, unlabelled
+	return recorded, unlabelled
 }
 
 // Place is where a Node stands, as its labels say; "" without the label. Whoever may write Nodes chose the texts.
 type Place struct{ Zone, Rack string }
 
-// Places says of each Node where it stands, also of one that fenced or another remediator has deleted. rackKey is the label that holds the rack.
-func (c *Model) Places(rackKey string) map[string]Place {
+// Places says of each of these Nodes where it stands, also of one that fenced or another remediator has deleted. rackKey is the label that holds the rack.
+func (c *Model) Places(rackKey string, nodes []string) []Place {
 	defer c.lock()()
-	all, _ := c.labels(c.Runs.open())
-	places := make(map[string]Place, len(all))
-	for name, labels := range all {
-		places[name] = Place{Zone: labels.Get(c.Options.Rules.ZoneKey), Rack: labels.Get(rackKey)}
+	recorded, _ := c.recordedLabels(c.Runs.open())
+	places := make([]Place, len(nodes))
+	for i, name := range nodes {
+		labels, known := recorded[name]
+		if n := c.Objects.ledger.Node(name); n != nil && !known {
+			labels = n.Labels
+		}
+		places[i] = Place{Zone: labels.Get(c.Options.Rules.ZoneKey), Rack: labels.Get(rackKey)}
 	}
 	return places
 }

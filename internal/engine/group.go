@@ -57,11 +57,10 @@ func noSuchNodes(g wire.Group, selector string, values []string) error {
 	return r
 }
 
-// Places says of each Node of a cluster where it stands, by the labels guards.zoneKey and guards.rackKey; nil if there is no
-// such cluster.
-func (e *Engine) Places(name string) map[string]cluster.Place {
+// Places says of Nodes of a cluster where they stand, by the labels guards.zoneKey and guards.rackKey.
+func (e *Engine) Places(name string, nodes []string) []cluster.Place {
 	if c := e.clusters.Get(name); c != nil {
-		return c.model.Places(c.opt.RackKey)
+		return c.model.Places(c.opt.RackKey, nodes)
 	}
-	return nil
+	return make([]cluster.Place, len(nodes))
 }

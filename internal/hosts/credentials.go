@@ -258,11 +258,15 @@ type readSecret func(ctx context.Context, key string) (string, bmc.Secret, error
 // withSecrets fills in users and passwords from the Secrets that the devices name. A device whose
 // Secret cannot be read is Unusable; the others can be used without it.
 func withSecrets(ctx context.Context, h bmc.Host, read readSecret) bmc.Host {
+	needs := func(d bmc.Device) bool { return d.Secret != "" && d.Password.Empty() }
+	if !slices.ContainsFunc(h.Levels, func(l bmc.Level) bool { return slices.ContainsFunc(l.Devices, needs) }) {
+		return h
+	}
 	levels := make([]bmc.Level, len(h.Levels))
 	for i, l := range h.Levels {
 		levels[i].Devices = slices.Clone(l.Devices)
 		for j := range levels[i].Devices {
-			if d := &levels[i].Devices[j]; d.Secret != "" && d.Password.Empty() {
+			if d := &levels[i].Devices[j]; needs(*d) {
 				withSecret(ctx, h.Source, d, read)
 			}
 		}

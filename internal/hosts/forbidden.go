@@ -25,8 +25,8 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 	if err != nil {
 		return nil
 	}
-	t := s.target()
-	if c.Protected(t) {
+	t, listed := s.target(), *h.listed.Load()
+	if s.Node != "" && listed.Protected(s.Cluster, s.Node) || s.Machine != "" && listed.Protected(s.Cluster, s.Machine) {
 		list = append(list, reason.Refusal{Reason: reason.Protected, Message: "hosts.d says that it is protected: only a person fences it"})
 	}
 	list = append(list, h.forbidden(c, &s)...)
@@ -60,7 +60,7 @@ func (h *Hosts) forbidden(c *Cluster, s *Subject) (list []reason.Refusal) {
 		list = append(list, *r)
 	}
 	t := s.target()
-	all := names(s.Cluster, t)
+	all := s.names()
 	withheld := c.metal.withheld(s.Host, t)
 	if withheld != nil {
 		list = append(list, *withheld)

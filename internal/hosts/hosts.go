@@ -404,15 +404,19 @@ func bareMetalHost(v View, t remediate.Target) *policy.Host {
 // names are the names under which the index has a host. A Node or a Machine may have an entry of
 // hosts.d as well as a BareMetalHost.
 func names(cluster string, t remediate.Target) []string {
+	return (&Subject{Cluster: cluster, Node: t.Node, Machine: t.MachineKey(), BareMetalHost: t.BareMetalHost}).names()
+}
+
+func (s *Subject) names() []string {
 	list := make([]string, 0, 3)
-	if t.Node != "" {
-		list = append(list, cluster+"/"+t.Node)
+	if s.Node != "" {
+		list = append(list, s.Cluster+"/"+s.Node)
 	}
-	if machine := t.MachineKey(); machine != "" {
-		list = append(list, bmc.EntryName(cluster, machine))
+	if s.Machine != "" {
+		list = append(list, bmc.EntryName(s.Cluster, s.Machine))
 	}
-	if t.BareMetalHost != "" {
-		list = append(list, cluster+"/"+t.BareMetalHost)
+	if s.BareMetalHost != "" {
+		list = append(list, s.Cluster+"/"+s.BareMetalHost)
 	}
 	return list
 }

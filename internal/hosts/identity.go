@@ -175,13 +175,6 @@ func (c *Cluster) expected(h bmc.Host, t remediate.Target, manual bool) expected
 	return want
 }
 
-// allIdentify reports whether each device of a host proves its identity.
-func allIdentify(h bmc.Host) bool {
-	return !slices.ContainsFunc(h.Levels, func(l bmc.Level) bool {
-		return slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return !d.Identifies() })
-	})
-}
-
 // devicesOf names every device of a host, one on each line.
 func devicesOf(h bmc.Host) string { return strings.Join(h.Keys(), "\n") }
 

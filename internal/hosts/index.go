@@ -18,6 +18,8 @@ type index struct {
 	mu     sync.Mutex
 	byName map[string]*hostEntry    // by bmc.Host.Name
 	byMark map[markKey][]*hostEntry // by mark.key
+	// shared counts, by kind, the marks that several hosts have: mostly none, and then no host has a duplicate.
+	shared map[markKind]int
 	// classes are the classes that were reported, one copy of each: thousands of hosts have the same.
 	classes map[string]string
 }
@@ -60,7 +62,7 @@ type deviceReport struct {
 }
 
 func newIndex() *index {
-	return &index{byName: map[string]*hostEntry{}, byMark: map[markKey][]*hostEntry{}, classes: map[string]string{}}
+	return &index{byName: map[string]*hostEntry{}, byMark: map[markKey][]*hostEntry{}, shared: map[markKind]int{}, classes: map[string]string{}}
 }
 
 // put adds or replaces a host of the inventory. The reports of the devices that it still has stay.
@@ -140,7 +142,9 @@ func (x *index) replace(e hostEntry) {
 	}
 	x.byName[e.name] = &e
 	for _, m := range marksOf(&e, everyMark) {
-		x.byMark[m.key] = append(x.byMark[m.key], &e)
+		if x.byMark[m.key] = append(x.byMark[m.key], &e); len(x.byMark[m.key]) == 2 {
+			x.shared[m.key.kind]++
+		}
 	}
 }
 
@@ -148,6 +152,9 @@ func (x *index) replace(e hostEntry) {
 func (x *index) unmark(e *hostEntry) {
 	for _, m := range marksOf(e, everyMark) {
 		rest := slices.DeleteFunc(x.byMark[m.key], func(o *hostEntry) bool { return o == e })
+		if len(rest) == 1 {
+			x.shared[m.key.kind]--
+		}
 		if len(rest) == 0 {
 			delete(x.byMark, m.key)
 			continue
@@ -232,6 +239,14 @@ func (x *index) sharing(marks func(*hostEntry) []mark, names []string, firstOnly
 		}
 	}
 	return list
+}
+
+// areUnique reports whether no two hosts at all share a mark of uniqueMarks. Two that do share one of these kinds: a device, a UUID, or
+// the service of both, of which one of them names no part.
+func (x *index) areUnique() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.shared[markDevice]+x.shared[markService]+x.shared[markUUID] == 0
 }
 
 // onService returns the hosts, other than the named ones, that have a device of a service.
@@ -456,6 +471,9 @@ type catalog struct {
 // keep another host from being fenced. So an unknown host does not count against a host that
 // proves its identity and is in hosts.d, pinned or enrolled. // I9
 func (c *catalog) duplicate(names []string) string {
+	if c.index.areUnique() { // it is asked about a hundred thousand hosts, one after the other
+		return ""
+	}
 	all := c.duplicateUnless(names, false)
 	if all == "" || !c.index.anyOf(names, c.outranksUnknown) {
 		return all
@@ -479,7 +497,7 @@ func (c *catalog) isKnown(e *hostEntry) bool { return e.listed || c.isPinned(e) 
 // outranksUnknown is isKnown, except for an entry of hosts.d that does not prove its identity and
 // that nobody has enrolled. Only the other host can show that such an entry is wrong. // I8
 func (c *catalog) outranksUnknown(e *hostEntry) bool {
-	return e.listed && allIdentify(*e.host) && e.host.IdentityMode != identityOff || c.isPinned(e)
+	return e.listed && e.host.Identifies() && e.host.IdentityMode != identityOff || c.isPinned(e)
 }
 
 func (c *catalog) isPinned(e *hostEntry) bool {

@@ -66,9 +66,11 @@ func TestDevicesThatAreOne(t *testing.T) {
 			x.put(hostEntry{name: "c/b", devices: placesOf(c.b)})
 			assert.Equal(t, c.one, sameMachine(x, "c/a") != "", sameMachine(x, "c/a"))
 			assert.Equal(t, c.one, sameMachine(x, "c/b") != "")
+			assert.False(t, c.one && x.areUnique(), "who has a duplicate is asked about each mark")
 			assert.Empty(t, sameMachine(x, "c/a", "c/b"), "two names of one host")
 			x.drop("c/b")
 			assert.Empty(t, sameMachine(x, "c/a"))
+			assert.True(t, x.areUnique())
 		})
 	}
 }
@@ -148,7 +150,17 @@ func TestLawIndex(t *testing.T) {
 					twin = twin || a != b && has[a] == has[b]
 				}
 				assert.Equal(t, twin, x.other(marksOfKind(kind), nil, []string{a}) != "", kind)
+				assert.False(t, twin && kind == markUUID && x.areUnique())
 			}
+		}
+		shared := map[markKind]int{}
+		for key, list := range x.byMark {
+			if len(list) > 1 {
+				shared[key.kind]++
+			}
+		}
+		for kind := markKind(1); kind < everyMark; kind <<= 1 {
+			assert.Equal(t, shared[kind], x.shared[kind], kind)
 		}
 		for name := range macs {
 			x.drop(name)

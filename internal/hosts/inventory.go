@@ -219,7 +219,7 @@ func (c *Cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	if b := bareMetalHost(c.opt.View, t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs
 	}
-	s.SameMACs = c.hosts.catalog.sameMACs(names(s.Cluster, s.target()))
+	s.SameMACs = c.hosts.catalog.sameMACs(s.names())
 	s.Healthy = c.opt.View.Healthy(t)
 	return s
 }

@@ -354,11 +354,24 @@ func (v *Coverage) examineRules(field string, rules []UnhealthyCondition) {
 func conditionTypes(nodes map[string]*Node) []string {
 	types := map[string]bool{}
 	for _, n := range nodes {
-		for c := range n.Conditions.All() {
-			types[c.Type] = true
+		for _, c := range n.Conditions {
+			types[c.text.Value().kind] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(types))
+}
+
+// someHave reports whether each of these types of conditions is that of some Node. Mostly the first one has all of them.
+func someHave(nodes map[string]*Node, types map[string]bool) bool {
+	for _, n := range nodes {
+		for _, c := range n.Conditions {
+			delete(types, c.text.Value().kind)
+		}
+		if len(types) == 0 {
+			break
+		}
+	}
+	return len(types) == 0
 }
 
 // examineTypes finds the conditions that no Node has, each type once. Another program may set one later; a slip never

@@ -44,7 +44,7 @@ type Protected struct {
 	Nodes, Machines []string
 }
 
-// Overview returns the Overview. Apart from the names, and the types of the Nodes' conditions, its cost grows with the targets that are not healthy.
+// Overview returns the Overview. Apart from the names, and from a rule for a condition that no Node has, its cost grows with the targets that are not healthy.
 func (l *Ledger) Overview(now time.Time) Overview {
 	now = l.Advance(now)
 	some, entries := l.involved(""), map[CheckID]*checkEntry{}
@@ -59,7 +59,7 @@ func (l *Ledger) Overview(now time.Time) Overview {
 		some[c] = list
 	}
 	o := Overview{Report: l.report(some, now), Slips: map[CheckID]string{}}
-	types := conditionTypes(l.tables.nodes)
+	types := l.typesIfAnyIsMissing()
 	for i := range o.Checks {
 		k := &o.Checks[i]
 		c := entries[k.ID()]
@@ -77,6 +77,20 @@ func (l *Ledger) Overview(now time.Time) Overview {
 	return o
 }
 
+// typesIfAnyIsMissing returns conditionTypes, or none if the Nodes have conditions of every type that a rule of a check names.
+func (l *Ledger) typesIfAnyIsMissing() []string {
+	named := map[string]bool{}
+	for _, c := range l.checks {
+		for _, u := range c.check.Conditions {
+			named[u.Type] = true
+		}
+	}
+	if someHave(l.tables.nodes, named) {
+		return nil
+	}
+	return conditionTypes(l.tables.nodes)
+}
+
 // protected lists what a check covers. A target that it skips is not covered.
 func (c *checkEntry) protected(k *CheckReport) Protected {
 	p := Protected{Check: k.ID(), NeedsHosts: k.NeedsHosts}
@@ -84,6 +98,9 @@ func (c *checkEntry) protected(k *CheckReport) Protected {
 		switch {
 		case e.report != nil && e.report.Verdict == Skipped:
 		case e.node != "":
+			if p.Nodes == nil {
+				p.Nodes = make([]string, 0, len(c.targets))
+			}
 			p.Nodes = append(p.Nodes, e.node)
 		default:
 			p.Machines = append(p.Machines, e.machine.Key())

@@ -234,6 +234,18 @@ func (t *Table[T]) All() []T {
 	return list
 }
 
+// Any reports whether is is true of a record. It must not call the table.
+func (t *Table[T]) Any(is func(T) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, record := range t.byKey {
+		if is(record) {
+			return true
+		}
+	}
+	return false
+}
+
 // Load reads all records from the store. If some cannot be read, it returns an error
 // (ErrUnreadable) and keeps every cached record. It also keeps what Update stored while
 // Load was reading, and a record that lasts although the store lacks it.

@@ -164,11 +164,15 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what scope) ([]
 		return nil, err
 	}
 	s.mu.Lock()
-	round := 0
-	if h := s.hosts[idOf(&subject)]; h != nil {
-		round = h.round
+	round, known := 0, s.hosts[idOf(&subject)]
+	if known != nil {
+		round = known.round
 	}
-	list := s.updateHost(subject, time.Now(), round)
+	h := s.updateHost(subject, time.Now(), round)
+	if known == nil {
+		s.listed = append(s.listed, h)
+	}
+	list := h.list
 	s.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()

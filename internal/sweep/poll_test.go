@@ -313,3 +313,28 @@ func TestWhatWasNotSeenYetIsNotHealthy(t *testing.T) {
 		assert.Equal(t, "n-1", w.results(t, "")[0].Node, "it is looked at again soon")
 	})
 }
+
+// A host that an order finds is listed at once, and once after the inventory is read again; one that is gone is not listed any more.
+func TestSurveyHasEachHostOnce(t *testing.T) {
+	w := newWorld()
+	w.host(3)
+	w.host(1)
+	w.run(t, func(t *testing.T) {
+		listed := func() (nodes []string) {
+			require.NoError(t, w.sweep.Survey(t.Context(), func(r *Result) { nodes = append(nodes, r.Node) }))
+			return nodes
+		}
+		w.wait(0)
+		assert.Equal(t, []string{"n-3", "n-1"}, listed())
+		w.host(2)
+		must.Do(w.sweep.Test(t.Context(), "prod", "n-2"))(t)
+		must.Do(w.sweep.Test(t.Context(), "prod", "n-2"))(t)
+		assert.Equal(t, []string{"n-3", "n-1", "n-2"}, listed())
+		w.change(func() { w.subjects = w.subjects[1:] })
+		w.wait(every + time.Second)
+		assert.Equal(t, []string{"n-1", "n-2"}, listed())
+		w.change(func() { w.subjects = append(w.subjects, w.subjects[0]) })
+		w.wait(every + time.Second)
+		assert.Equal(t, []string{"n-1", "n-2"}, listed())
+	})
+}

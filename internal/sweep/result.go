@@ -123,13 +123,7 @@ const perLock = 256
 // each yields what is known in brief of each device, with its entry; nil: the host cannot be used.
 func (s *Sweep) each(ctx context.Context, of func(cluster, node, machine string) bool, yield func(*Result, *entry)) error {
 	s.mu.Lock()
-	read, found, entries := s.inventoryRead, []Result{}, []*entry{}
-	lists := make([][]*entry, 0, len(s.hosts))
-	for _, h := range s.hosts {
-		if of(h.cluster, h.node, h.machine) {
-			lists = append(lists, h.list)
-		}
-	}
+	read, rest, found, entries := s.inventoryRead, s.listed, []Result{}, []*entry{}
 	for _, u := range s.unusable {
 		if of(u.Cluster, u.Node, u.Machine) {
 			found, entries = append(found, unusable(u)), append(entries, nil)
@@ -148,18 +142,21 @@ func (s *Sweep) each(ctx context.Context, of func(cluster, node, machine string)
 		for i := range found {
 			yield(&found[i], entries[i])
 		}
-		if len(lists) == 0 {
+		if len(rest) == 0 {
 			return nil
 		}
 		found, entries = found[:0], entries[:0]
 		s.mu.Lock()
-		for _, list := range lists[:min(len(lists), perLock)] {
-			for _, e := range list {
+		for _, h := range rest[:min(len(rest), perLock)] {
+			if !of(h.cluster, h.node, h.machine) {
+				continue
+			}
+			for _, e := range h.list {
 				found, entries = append(found, e.brief()), append(entries, e)
 			}
 		}
 		s.mu.Unlock()
-		lists = lists[min(len(lists), perLock):]
+		rest = rest[min(len(rest), perLock):]
 	}
 	return ctx.Err()
 }
@@ -188,7 +185,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 			continue
 		}
 		if r.subject != last {
-			last, forbidden = r.subject, s.opt.Engine.Forbidden(ctx, r.subject.whole())
+			last, forbidden = r.subject, s.opt.Engine.Forbidden(ctx, r.subject.inQuestion())
 		}
 		r.Refused = forbidden
 		for _, why := range r.Refused {
@@ -210,10 +207,10 @@ func unusable(u hosts.Subject) Result {
 // brief is what Survey tells of a device.
 func (e *entry) brief() Result {
 	x := e.subject
-	h, d := x.bare, e.device()
+	h, d := x.bare, x.kept(e.id)
 	r := Result{
 		Cluster: x.cluster, Node: x.node, Machine: x.machine, Host: h.Name, Source: h.Source,
-		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
+		Level: e.id.level, Device: e.id.device, Address: d.Name(), Driver: d.Driver, Assurance: d.Assurance(),
 		State: e.state(), Dependable: e.isDependable(), subject: x,
 	}
 	switch why := x.withheld; {
@@ -225,7 +222,8 @@ func (e *entry) brief() Result {
 		}
 	}
 	if r.Reason == reason.OfBMC(string(bmc.KindAuth)) || r.Reason == reason.OfBMC(string(bmc.KindPrivilege)) {
-		r.User, r.PasswordFrom = d.Username, d.PasswordFrom
+		account := e.device()
+		r.User, r.PasswordFrom = account.Username, account.PasswordFrom
 		if d.Secret != "" {
 			r.PasswordFrom = "Secret " + d.Secret
 		}

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/hosts"
@@ -17,6 +18,9 @@ type subject struct {
 	access   []bmc.Access
 	withheld *reason.Refusal
 	healthy  bool
+	// asKept: what its devices have as Access does not matter to whether the host may be switched, nor to their assurance: all tell whose they are,
+	// and no secret parameter has a part in what they switch.
+	asKept   bool
 	hardware *hardware
 }
 
@@ -40,6 +44,7 @@ func newSubject(s hosts.Subject, others []bmc.Access) *subject {
 		own := s.Host
 		x.bare = &own
 	}
+	x.asKept = s.Host.Identifies() && x.bare.Identifies() && !slices.ContainsFunc(x.access, func(a bmc.Access) bool { return len(a.SecretParameters) > 0 })
 	if reflect.DeepEqual(x.access, others) {
 		x.access = others
 	}
@@ -51,9 +56,21 @@ func newSubject(s hosts.Subject, others []bmc.Access) *subject {
 
 // whole is the subject as the engine takes it.
 func (x *subject) whole() hosts.Subject {
+	return x.with(x.bare.WithAccesses(x.access))
+}
+
+// inQuestion is the subject as Forbidden takes it, which changes nothing in it. The devices of a hundred thousand are not copied for it.
+func (x *subject) inQuestion() hosts.Subject {
+	if x.asKept {
+		return x.with(*x.bare)
+	}
+	return x.whole()
+}
+
+func (x *subject) with(h bmc.Host) hosts.Subject {
 	return hosts.Subject{
 		Cluster: x.cluster, Node: x.node, Machine: x.machine, MachineUID: x.machineUID, BareMetalHost: x.bareMetalHost, SystemUUID: x.systemUUID,
-		Host: x.bare.WithAccesses(x.access), Bare: x.bare, Withheld: x.withheld, Healthy: x.healthy,
+		Host: h, Bare: x.bare, Withheld: x.withheld, Healthy: x.healthy,
 		Serial: x.hardware.serial, MACs: x.hardware.macs, SameMACs: x.hardware.sameMACs,
 	}
 }
@@ -65,4 +82,13 @@ func (x *subject) device(id deviceID) bmc.Device {
 		at += len(l.Devices)
 	}
 	return x.bare.Levels[id.level].Devices[id.device].With(x.access[at])
+}
+
+// kept is device, where its Access does not matter. Nobody changes it.
+func (x *subject) kept(id deviceID) *bmc.Device {
+	if x.asKept {
+		return &x.bare.Levels[id.level].Devices[id.device]
+	}
+	d := x.device(id)
+	return &d
 }

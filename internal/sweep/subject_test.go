@@ -95,3 +95,43 @@ func TestSubjectIsKeptWhole(t *testing.T) {
 	was := newSubject(s, nil)
 	assert.Equal(t, changed.Host, newSubject(changed, was.access).whole().Host, "another password is not shared")
 }
+
+// What is asked whether a host may be switched is told the same as with the devices as they are, whoever enrolled them. // I8
+func TestSubjectInQuestion(t *testing.T) {
+	device := func(change func(*bmc.Device)) bmc.Device {
+		d := bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}, Secret: "ns/bmc", Username: "fence"}
+		change(&d)
+		return d
+	}
+	agent := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "pdu"}, SecretParameters: map[string]bmc.Secret{"community": bmc.NewSecret("x")}}
+	for name, tc := range map[string]struct {
+		devices []bmc.Device
+		shares  bool
+	}{
+		"a BMC":                        {[]bmc.Device{device(func(*bmc.Device) {})}, true},
+		"a BMC that was enrolled":      {[]bmc.Device{device(func(d *bmc.Device) { d.Enrolled = true })}, false},
+		"a BMC with another UUID":      {[]bmc.Device{device(func(d *bmc.Device) { d.IgnoreUUID = true })}, false},
+		"a BMC with secret parameters": {[]bmc.Device{device(func(d *bmc.Device) { d.SecretParameters = agent.SecretParameters })}, false},
+		"an outlet":                    {[]bmc.Device{agent}, false},
+		"a BMC and an outlet below it": {[]bmc.Device{device(func(*bmc.Device) {}), agent}, false},
+	} {
+		h := bmc.Host{Name: "c/n-1"}
+		for _, d := range tc.devices {
+			h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{d}})
+		}
+		bare := h.WithAccesses(make([]bmc.Access, len(tc.devices)))
+		x := newSubject(hosts.Subject{Cluster: "c", Node: "n-1", Host: h, Bare: &bare}, nil)
+		got, want := x.inQuestion(), x.whole()
+		require.Same(t, &bare, x.bare, name)
+		assert.Equal(t, tc.shares, &got.Host.Levels[0] == &bare.Levels[0], name)
+		for i, l := range want.Host.Levels {
+			g, w := got.Host.Levels[i].Devices[0], l.Devices[0]
+			assert.Equal(t, w.Identifies(), g.Identifies(), name)
+			assert.Equal(t, w.Fingerprint(), g.Fingerprint(), name)
+			assert.Equal(t, w.With(bmc.Access{}), g.With(bmc.Access{}), name)
+			assert.Equal(t, w.Assurance(), x.kept(deviceID{i, 0}).Assurance(), name)
+		}
+		got.Host, want.Host = bmc.Host{}, bmc.Host{}
+		assert.Equal(t, want, got, name)
+	}
+}

@@ -67,6 +67,7 @@ type Sweep struct {
 
 	mu            sync.Mutex
 	hosts         map[hostID]*host
+	listed        []*host         // those of the last reading of the inventory, in its order: whoever goes through all finds neighbours in memory
 	access        []bmc.Access    // of the host that was taken last
 	inventoryRead bool            // the inventory has been read
 	unusable      []hosts.Subject // hosts without a device that could be polled
@@ -247,6 +248,7 @@ func (s *Sweep) wakeLoop() {
 // whether there are hosts, and all clusters have been read.
 func (s *Sweep) updateInventory(ctx context.Context, round int) (whole bool) {
 	var unusable []hosts.Subject
+	var listed []*host
 	found, unsynced := false, false
 	for subject := range s.opt.Engine.Inventory(ctx) {
 		if ctx.Err() != nil {
@@ -256,7 +258,11 @@ func (s *Sweep) updateInventory(ctx context.Context, round int) (whole bool) {
 		switch r, refused := errors.AsType[*reason.Refusal](subject.Err); {
 		case subject.Err == nil:
 			s.mu.Lock()
-			s.updateHost(subject, time.Now(), round)
+			known := s.hosts[idOf(&subject)]
+			again := known != nil && known.round == round
+			if h := s.updateHost(subject, time.Now(), round); !again {
+				listed = append(listed, h)
+			}
 			s.mu.Unlock()
 		case !refused || r.Reason != reason.NoHost:
 			unusable = append(unusable, subject)
@@ -267,7 +273,7 @@ func (s *Sweep) updateInventory(ctx context.Context, round int) (whole bool) {
 	if ctx.Err() != nil {
 		return false // hosts may be missing
 	}
-	s.inventoryRead, s.unusable = true, unusable
+	s.inventoryRead, s.unusable, s.listed = true, unusable, listed
 	for id, h := range s.hosts {
 		if h.round != round {
 			drop(h.list)
@@ -291,7 +297,7 @@ func idOf(subject *hosts.Subject) hostID {
 
 // updateHost keeps the records of a host's unchanged devices, and plans polls of
 // the others, spread over the interval. The caller holds mu.
-func (s *Sweep) updateHost(whole hosts.Subject, now time.Time, round int) []*entry {
+func (s *Sweep) updateHost(whole hosts.Subject, now time.Time, round int) *host {
 	h := s.hosts[idOf(&whole)]
 	if h == nil {
 		h = &host{}
@@ -324,7 +330,7 @@ func (s *Sweep) updateHost(whole hosts.Subject, now time.Time, round int) []*ent
 	for _, e := range h.list {
 		e.subject = h.subject
 	}
-	return h.list
+	return h
 }
 
 // isCorrected reports whether a device has other credentials now, or may be sent its password by now, so that it is to be polled soon.

@@ -55,7 +55,9 @@ type ScaleResult struct {
 	// Reload is fenced --reload, which checks the files, too, of a hosts.d in which an entry had changed; Order is what of it the daemon takes. Status and Plan are fencectl's; Page is from the request for the page to its end, the
 	// first time, and Again the next.
 	Reload, Order, Status, Plan, Page, Again time.Duration
-	PageSize                                 int
+	// StatusCPU, PageCPU and AgainCPU are what the daemon used in these times, also for the updates.
+	StatusCPU, PageCPU, AgainCPU time.Duration
+	PageSize                     int
 	// Checked is how many BMCs were read in the rounds; Polls how many reads that were per interval.
 	Checked int
 	Polls   float64
@@ -290,7 +292,7 @@ func (s *scale) withoutSweep(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if s.result.Usage, err = p.usage(ctx, s.Window, &s.load.done); err == nil {
-		err = s.people(ctx)
+		err = s.people(ctx, p)
 	}
 	if err == nil {
 		err = s.decisions(ctx)
@@ -307,16 +309,19 @@ func (s *scale) withoutSweep(ctx context.Context) error {
 }
 
 // people measures what a person waits for.
-func (s *scale) people(ctx context.Context) (err error) {
+func (s *scale) people(ctx context.Context, p *process) (err error) {
 	s.tell("fencectl status, plan and ui, and a reload")
 	socket := []string{"--socket", s.path("fenced.sock")}
-	if s.result.Status, err = timed(ctx, s.Programs.Fencectl, append(socket, "status")...); err != nil {
+	if s.result.StatusCPU, err = p.used(func() (err error) {
+		s.result.Status, err = timed(ctx, s.Programs.Fencectl, append(socket, "status")...)
+		return err
+	}); err != nil {
 		return err
 	}
 	if s.result.Plan, err = timed(ctx, s.Programs.Fencectl, append(socket, "plan")...); err != nil {
 		return err
 	}
-	if err := s.page(ctx); err != nil {
+	if err := s.page(ctx, p); err != nil {
 		return err
 	}
 	if err := s.writeHosts(0, "    protected: true\n"); err != nil {
@@ -350,7 +355,7 @@ func timed(ctx context.Context, program string, args ...string) (time.Duration, 
 var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\S*`)
 
 // page reads the page of fencectl ui twice, as a browser does that has it shown again.
-func (s *scale) page(ctx context.Context) error {
+func (s *scale) page(ctx context.Context, p *process) error {
 	ui, err := startProcess(s.dir, "ui", s.Programs.Fencectl, "--socket", s.path("fenced.sock"), "ui")
 	if err != nil {
 		return err
@@ -365,12 +370,15 @@ func (s *scale) page(ctx context.Context) error {
 	}
 	jar, _ := cookiejar.New(nil) // without options it cannot fail
 	browser := &http.Client{Jar: jar}
-	for _, took := range []*time.Duration{&s.result.Page, &s.result.Again} {
+	for _, of := range []struct{ took, cpu *time.Duration }{{&s.result.Page, &s.result.PageCPU}, {&s.result.Again, &s.result.AgainCPU}} {
 		began := time.Now()
-		if address, s.result.PageSize, err = fetch(ctx, browser, address); err != nil {
+		if *of.cpu, err = p.used(func() (err error) {
+			address, s.result.PageSize, err = fetch(ctx, browser, address)
+			*of.took = time.Since(began)
+			return err
+		}); err != nil {
 			return err
 		}
-		*took = time.Since(began)
 	}
 	return nil
 }
@@ -617,9 +625,12 @@ var scaleRows = []scaleRow{
 	{"reload of hosts.d, one entry changed, in the daemon", secondsOf(func(r *ScaleResult) time.Duration { return r.Order }), shownSeconds, []scaleBound{{100_000, 2}}},
 	{"fenced --reload, which checks the files before", secondsOf(func(r *ScaleResult) time.Duration { return r.Reload }), shownSeconds, nil},
 	{"fencectl status", secondsOf(func(r *ScaleResult) time.Duration { return r.Status }), shownSeconds, []scaleBound{{0, 1}}},
+	{"CPU time of the daemon meanwhile", secondsOf(func(r *ScaleResult) time.Duration { return r.StatusCPU }), shownSeconds, nil},
 	{"fencectl plan", secondsOf(func(r *ScaleResult) time.Duration { return r.Plan }), shownSeconds, []scaleBound{{0, 1}}},
 	{"the page, first time", secondsOf(func(r *ScaleResult) time.Duration { return r.Page }), shownSeconds, []scaleBound{{0, 1}}},
+	{"CPU time of the daemon meanwhile", secondsOf(func(r *ScaleResult) time.Duration { return r.PageCPU }), shownSeconds, nil},
 	{"the page, again", secondsOf(func(r *ScaleResult) time.Duration { return r.Again }), shownSeconds, []scaleBound{{0, 1}}},
+	{"CPU time of the daemon meanwhile", secondsOf(func(r *ScaleResult) time.Duration { return r.AgainCPU }), shownSeconds, nil},
 	{"size of the page", func(r *ScaleResult) (float64, bool) { return float64(r.PageSize), true }, func(v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }, nil},
 	{"BMCs read, of 100 in an interval of the health check", func(r *ScaleResult) (float64, bool) { return 100 * float64(r.Checked) / float64(r.Nodes), r.Sweep > 0 }, func(v float64) string { return fmt.Sprintf("%.1f", v) }, nil},
 	{"reads in an interval", func(r *ScaleResult) (float64, bool) { return r.Polls, r.Sweep > 0 }, func(v float64) string { return fmt.Sprintf("%.0f", v) }, nil},

@@ -74,6 +74,19 @@ const userHz = 100
 // cpuTime is the time in user and kernel mode of all threads.
 func (p *process) cpuTime() (time.Duration, error) { return cpuTimeOf(p.cmd.Process.Pid, p.name) }
 
+// used is the CPU time that the process uses while something is done.
+func (p *process) used(do func() error) (time.Duration, error) {
+	before, err := p.cpuTime()
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	after, err := p.cpuTime()
+	return after - before, err
+}
+
 // cpuTimeOf is the same of any process.
 func cpuTimeOf(pid int, name string) (time.Duration, error) {
 	stat, err := os.ReadFile(procFile(pid, "stat"))
