@@ -224,7 +224,7 @@ install: build ## install below DESTDIR with PREFIX
 # processor longer; make soak builds that one, twice.
 ci: export FENCED_PROGRAMS := $(CURDIR)/bin/test
 ci: deps controlplane programs ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
-	RPM_PAYLOAD=w2.xzdio FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm \
+	RPM_PAYLOAD=w1.zstdio FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm \
 	  $(MAKE) --no-print-directory -j7 test-programs test-race test-shipped test-engine test-sim test-alone lint build vuln-if-reachable
 
 test-shipped: rpm

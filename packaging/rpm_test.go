@@ -234,10 +234,11 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 	asroot.Need(t, "take the network away")
 	need(t, "unshare", "util-linux")
 	need(t, "rpmbuild", "rpm")
-	dist := must.Do(builtNewVersion())(t)
+	dist := t.TempDir()
+	require.NoError(t, buildRPM(versions().newer, dist))
 	source := filepath.Join(dist, "fenced-"+versions().newer+"-1.src.rpm")
 	top := t.TempDir()
-	sh(t, `GOMODCACHE=$2/modules unshare --net rpmbuild --quiet --define "_topdir $2" --define "_binary_payload w0.xzdio" --rebuild "$1"`, source, top)
+	sh(t, `GOMODCACHE=$2/modules unshare --net rpmbuild --quiet --define "_topdir $2" --define "_binary_payload $3" --rebuild "$1"`, source, top, payload)
 	rebuilt := must.Do(filepath.Glob(filepath.Join(top, "RPMS/*/*.rpm")))(t)
 	require.Len(t, rebuilt, 1)
 	// Not the whole of it: rpmbuild notes in a binary RPM the source RPM that it has built beside.
@@ -269,7 +270,7 @@ func TestRPMForARM(t *testing.T) {
 	require.Equal(t, "aarch64", output(t, "rpm", "-qp", "--qf", "%{ARCH}", arm))
 	require.Equal(t, output(t, "rpm", "-qpl", built), output(t, "rpm", "-qpl", arm))
 	root := t.TempDir()
-	sh(t, `rpm2archive - <"$1" | tar -xzf - -C "$2"`, arm, root)
+	sh(t, `rpm2archive -n - <"$1" | tar -xf - -C "$2"`, arm, root)
 	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
 		f := must.Do(elf.Open(filepath.Join(root, program)))(t)
 		require.Equal(t, elf.EM_AARCH64, f.Machine, program)
@@ -461,9 +462,9 @@ func TestRPMIsSigned(t *testing.T) {
 	require.Contains(t, string(text2), "gpg has no secret key 'nobody@fenced.invalid'")
 }
 
-func buildDeb(version, out string) (string, error) {
+func buildDeb(version, out string, env ...string) (string, error) {
 	cmd := exec.Command("deb/build.sh", version, out)
-	cmd.Env = append(os.Environ(), "DEB_COMPRESS=none", "DEB_TARGET=amd64")
+	cmd.Env = append(append(os.Environ(), "DEB_COMPRESS=none", "DEB_TARGET=amd64"), env...)
 	text, err := cmd.CombinedOutput()
 	return filepath.Join(out, "fenced_"+version+"_amd64.deb"), wrapOutput(err, text)
 }
@@ -472,7 +473,13 @@ func buildDeb(version, out string) (string, error) {
 var builtDeb = sync.OnceValues(func() (string, error) { return buildDeb(versions().this, filepath.Join(scratch, "deb")) })
 
 // builtNewDeb is the Debian package of a version after this one, built once.
-var builtNewDeb = sync.OnceValues(func() (string, error) { return buildDeb(versions().newer, filepath.Join(scratch, "deb")) })
+var builtNewDeb = sync.OnceValues(func() (string, error) {
+	bill, err := billOfMaterials()
+	if err != nil {
+		return "", err
+	}
+	return buildDeb(versions().newer, filepath.Join(scratch, "deb"), bill)
+})
 
 func debFile(t *testing.T) string {
 	t.Helper()

@@ -123,7 +123,8 @@ func TestConformanceIpmitool(t *testing.T) {
 				LoseAnswer: func(lose bool) error { return loseAnswer(sim, lose) },
 			}
 		},
-		Refusal: bmc.KindUnreachable,
+		Refusal:  bmc.KindUnreachable,
+		Programs: true,
 		Cannot: map[string]string{
 			"HalfOpen":       "IPMI has no connections",
 			"CloseSilently":  "IPMI has no connections",

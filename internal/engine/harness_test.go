@@ -92,7 +92,8 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
 			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true,
 			ReadyTimeout: 10 * time.Minute},
-		Power: power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
+		Power:     power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
+		Suspended: new(lid).suspended, // not when the machine of the test is: its time is another one, and to ask the kernel took a quarter of the time of these tests
 	}
 	opt.Escalation = asks(&opt, nil)
 	if change != nil {

@@ -148,6 +148,7 @@ func TestConformanceFenceIPMILAN(t *testing.T) {
 			}
 		},
 		Patience: patience,
+		Programs: true,
 		Refusal:  bmc.KindUnreachable,
 		Blind:    true,
 		Cannot: cannot(map[string]string{
@@ -168,11 +169,16 @@ func TestConformanceFenceRedfish(t *testing.T) {
 				"ssl_insecure": "1", "systems_uri": sim.System(0).URI(), "power_timeout": "30",
 			})
 			w := bmctest.OverRedfish(sim, "", d, opens)
-			w.IgnoreOff = pollFast(d, sim.IgnoreOff)
+			polls := pollFast(d, sim.IgnoreOff)
+			w.IgnoreOff = func(ignore bool) error {
+				d.Parameters["power_timeout"] = "3" // the number of polls, and nothing else here
+				return polls(ignore)
+			}
 			w.Logins, w.Sessions = nil, nil // see cannot
 			return w
 		},
 		Patience: patience,
+		Programs: true,
 		Refusal:  bmc.KindProtocol, // the agent ends with a traceback
 		Blind:    true,
 		Cannot:   cannot(map[string]string{"BackOn": "see fence_ipmilan"}),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -285,7 +286,10 @@ func TestInstalledAgents(t *testing.T) {
 	installed(t, "fence_ipmilan", "", nil)
 	paths := must.Do(filepath.Glob("/usr/sbin/fence_*"))(t)
 	require.NotEmpty(t, paths)
-	for _, path := range paths {
+	for i, path := range paths {
+		if i%6 != 0 && !dice.Soak() { // ninety programs in Python; which there are changes with Debian alone
+			continue
+		}
 		name := filepath.Base(path)
 		d := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: name}
 		if name == "fence_redfish" {

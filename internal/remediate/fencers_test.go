@@ -60,7 +60,7 @@ func (v variant) handOver(st state, r Run, a Action, f fault) state {
 }
 
 // mayWake says whether a stopped fencer can go on, or its last action come late.
-func (v variant) mayWake(st state, f fault) bool {
+func (v variant) mayWake(st *state, f fault) bool {
 	switch {
 	case f.stop():
 		return st.other == nil
@@ -177,7 +177,7 @@ func (x *explorer) goesOn(st state) (state, []string) {
 // afterEnd judges what may still come when the run has ended: nobody looks any more.
 func (x *explorer) afterEnd(st state) (bad []string) {
 	for range settling {
-		if st.other == nil || st.left <= 0 || !x.v.mayWake(st, late) {
+		if st.other == nil || st.left <= 0 || !x.v.mayWake(&st, late) {
 			return bad
 		}
 		after, broken := x.comesLate(st)

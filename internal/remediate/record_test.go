@@ -187,7 +187,7 @@ func TestSettledHostsAreOn(t *testing.T) {
 					assert.True(t, st.w.on, "%s: %s %s %+v", v.name, r.Step, r.Reason, r.Steps)
 				}
 				if !r.Step.Ended() {
-					more = x.rounds(st, at, more)
+					more = x.rounds(&st, at, more)
 				}
 				at++
 			}

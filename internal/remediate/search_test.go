@@ -132,18 +132,19 @@ const stopAfter = 3
 // the search with what it found.
 func explore(v variant, next nextFunc) *explorer {
 	x := &explorer{v: v, next: next, seed: maphash.MakeSeed(), seen: map[uint64]int32{}}
+	var more []state
 	front := []state{{rec: v.run(), w: v.world(), left: int8(v.budget), crash: true}}
 	x.seen[maphash.Comparable(x.seed, keyOf(v, front[0]))] = 0
 	x.nodes = append(x.nodes, node{parent: -1, fine: -1, end: front[0].rec.Step, crash: true})
 	for at := int32(0); len(front) > 0 && len(x.found) < stopAfter; {
-		var more []state
-		for _, st := range front {
-			if !st.rec.Step.Ended() {
-				more = x.rounds(st, at, more)
+		more = more[:0]
+		for i := range front {
+			if !front[i].rec.Step.Ended() {
+				more = x.rounds(&front[i], at, more)
 			}
 			at++
 		}
-		front = more
+		front, more = more, front // a state takes two kilobytes
 	}
 	if len(x.found) < stopAfter {
 		x.settle()
@@ -152,8 +153,9 @@ func explore(v variant, next nextFunc) *explorer {
 }
 
 // rounds takes one state through one round, once per combination of faults.
-func (x *explorer) rounds(st state, at int32, more []state) []state {
-	for _, pre := range x.choices(st, true) {
+func (x *explorer) rounds(from *state, at int32, more []state) []state {
+	st := *from
+	for _, pre := range x.choices(&st, true) {
 		if len(x.found) >= stopAfter {
 			return more
 		}
@@ -170,14 +172,13 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 			s.At = s.At.Add(time.Duration(w.ahead-ahead) * time.Second) // monotonic
 		}
 		now := w.time()
-		r2, a, wait := x.ask(r, s, now, at, pre)
-		changed := flatten(r2) != flatten(r)
+		r2, changed, a, wait := x.ask(r, s, now, at, pre)
 		x.check(at, pre, x.v.onAnswer(st, w, r, r2, s, a, now)...)
 		mid := state{rec: r, w: w, left: st.left, crash: st.crash && pre == none, other: woken.other}
 		if pre != none {
 			mid.left--
 		}
-		for _, post := range x.choices(mid, false) {
+		for _, post := range x.choices(&mid, false) {
 			if !applies(post, changed, a) {
 				continue
 			}
@@ -192,27 +193,29 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 	return more
 }
 
-// ask puts the question twice, and checks that Next is pure.
-func (x *explorer) ask(r Run, s Observation, now time.Time, at int32, pre fault) (Run, Action, time.Duration) {
+// ask puts the question twice, and checks that Next is pure. It also says whether the record has changed.
+func (x *explorer) ask(r Run, s Observation, now time.Time, at int32, pre fault) (_ Run, changed bool, _ Action, _ time.Duration) {
 	x.asked++
 	before := flatten(r)
-	steps := slices.Clone(r.Steps)
+	steps := slices.Clone(r.Steps[:max(0, len(r.Steps)-1)]) // the last is in before
 	r2, a, wait := x.next(r, s, now)
 	r3, b, wait3 := x.next(r, s, now)
-	if flatten(r2) != flatten(r3) || a != b || wait != wait3 {
+	after := flatten(r2)
+	if after != flatten(r3) || a != b || wait != wait3 {
 		x.check(at, pre, "asked twice, Next answered differently")
 	}
-	if flatten(r) != before || !slices.Equal(r.Steps, steps) {
+	if flatten(r) != before || !slices.Equal(r.Steps[:len(steps)], steps) {
 		x.check(at, pre, "Next changed the record it was given")
 	}
+	changed = after != before
 	if n := len(r2.Steps); n > 1 { // the journal has no say; keep the search small
 		r2.Steps = r2.Steps[n-1:]
 	}
-	return r2, a, wait
+	return r2, changed, a, wait
 }
 
 // choices are the faults that may come now.
-func (x *explorer) choices(st state, early bool) []fault {
+func (x *explorer) choices(st *state, early bool) []fault {
 	out := []fault{none}
 	if st.left <= 0 {
 		return out

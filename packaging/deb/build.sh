@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the Debian package: [DEB_TARGET=arm64] [DEB_TARBALL=FILE] build.sh VERSION OUTDIR. DEB_TARBALL is for a tarball, out of which
 # packaging/install.sh installs on any Linux. It installs the same files as the RPM, by the same install.sh and
-# the same list of files; nfpm packs them. The same tree gives the same bytes. DEB_COMPRESS=none saves the tests time.
+# the same list of files; nfpm packs them. The same tree gives the same bytes. DEB_COMPRESS=none saves the tests time, and so
+# does SBOM=FILE, a bill of materials that is made already.
 set -euo pipefail
 umask 022
 export LC_ALL=C TZ=UTC
@@ -29,7 +30,7 @@ if [ "$target" != "$native" ]; then # it writes the completions
 	go build -ldflags "$ldflags" -o "$top/native/" ./cmd/fencectl
 	export FENCECTL=$top/native/fencectl
 fi
-packaging/tools/run.sh sbom "$version" "$target" "$PWD" >"$top/src/bin/sbom.cdx.json"
+if [ -n "${SBOM:-}" ]; then cp "$SBOM" "$top/src/bin/sbom.cdx.json"; else packaging/tools/run.sh sbom "$version" "$target" "$PWD" >"$top/src/bin/sbom.cdx.json"; fi
 epoch=$(packaging/epoch.sh)
 if [ -n "${DEB_TARBALL:-}" ]; then
 	name=$(basename "$DEB_TARBALL" .tar.gz)

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Builds the binary and the source RPM: [RPM_TARGET=aarch64] [RPM_SIGN_KEY=NAME] [RPM_PAYLOAD=w0.xzdio] build.sh VERSION OUTDIR. The same
+# Builds the binary and the source RPM: [RPM_TARGET=aarch64] [RPM_SIGN_KEY=NAME] [RPM_PAYLOAD=w1.zstdio] build.sh VERSION OUTDIR. The same
 # tree gives the same bytes, whatever the checkout's path, the user, the umask and the time zone. It takes the files that
 # git tracks, with the content they have now, and vendors the modules into the build directory, never into the tree.
-# RPM_PAYLOAD is how the binary RPM is compressed; the tests save half a minute with w0.xzdio.
+# RPM_PAYLOAD is how the binary RPM is compressed; the tests save half a minute with w1.zstdio. SBOM=FILE is a bill of materials that is made
+# already: the tests take that of the first package for a second version of the same source.
 set -euo pipefail
 umask 022
 export LC_ALL=C TZ=UTC
@@ -35,8 +36,9 @@ tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src"
 [ -e "$src/go.mod" ] || die "git knows no files here; run it in a checkout"
 packaging/stamp.sh "$version" "$src"
 mkdir "$src/sbom"
-packaging/tools/run.sh sbom "$version" amd64 "$src" >"$src/sbom/x86_64.cdx.json"
-packaging/tools/run.sh sbom "$version" arm64 "$src" >"$src/sbom/aarch64.cdx.json"
+sbom() { if [ -n "${SBOM:-}" ]; then cat "$SBOM"; else packaging/tools/run.sh sbom "$version" "$1" "$src"; fi; }
+sbom amd64 >"$src/sbom/x86_64.cdx.json"
+sbom arm64 >"$src/sbom/aarch64.cdx.json"
 (cd "$src" && go mod vendor)
 
 # rpm takes midnight of the newest change as the time of everything, also where somebody rebuilds the source RPM; so no other time is taken here.

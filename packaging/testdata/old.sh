@@ -40,7 +40,7 @@ systemctl try-restart fenced.service
 %dir %attr(0700,fenced,fenced) /var/lib/fenced
 /usr
 END
-rpmbuild --quiet --define "_topdir $2/build" --define '_binary_payload w0.xzdio' --buildroot "$2/buildroot" -bb "$2/old.spec"
+rpmbuild --quiet --define "_topdir $2/build" --define '_binary_payload w1.zstdio' --buildroot "$2/buildroot" -bb "$2/old.spec"
 mv "$2"/build/RPMS/*/fenced-0.0.1-1.*.rpm "$2/"
 
 mkdir "$root/DEBIAN"

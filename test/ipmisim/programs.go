@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // DebianBMC is an ipmi_sim process.
@@ -202,7 +203,7 @@ var pyghmiProgram string
 // StartPyghmi starts a BMC of pyghmi in a directory of its own. It runs until Stop
 // or the end of ctx.
 func StartPyghmi(ctx context.Context, o Options) (*PyghmiBMC, error) {
-	python := pythonWithPyghmi(ctx)
+	python := pythonWithPyghmi()
 	if python == "" {
 		return nil, ErrNoPyghmi
 	}
@@ -224,14 +225,14 @@ func StartPyghmi(ctx context.Context, o Options) (*PyghmiBMC, error) {
 
 // pythonWithPyghmi is the interpreter that has the module; empty if none has. The
 // first python3 of PATH need not be the one that Debian's packages are for.
-func pythonWithPyghmi(ctx context.Context) string {
+var pythonWithPyghmi = sync.OnceValue(func() string {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
-		if exec.CommandContext(ctx, python, "-c", "import pyghmi.ipmi.bmc").Run() == nil {
+		if exec.Command(python, "-c", "import pyghmi.ipmi.bmc").Run() == nil {
 			return python
 		}
 	}
 	return ""
-}
+})
 
 // writePyghmi fills the directory of one BMC.
 func writePyghmi(dir, addr string, o Options, guid [16]byte) error {

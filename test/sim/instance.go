@@ -179,6 +179,7 @@ func (c *incarnation) options() engine.Options {
 		Open: power.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
 		Power:  power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
 		Events: event.NewStream(c.told), Own: c.own(),
+		Suspended: func() time.Duration { return 0 }, // the machine of the test has another time
 		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: p.mode(), Requests: requests{kube{c}}, Reprovision: p.Reprovision, Isolation: p.Isolation,
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
 	}

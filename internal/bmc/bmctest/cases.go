@@ -475,13 +475,17 @@ func manyUsers(t T, d Driver, w *World) {
 	a := power.NewActors(w.Open)
 	var wait sync.WaitGroup
 	var powers []bmc.Power
-	for range 6 {
+	users, reads := 6, 4
+	if d.Programs {
+		users, reads = 3, 2
+	}
+	for range users {
 		p := must.Do(a.Urgent()(w.Device))(t)
 		powers = append(powers, p)
 	}
 	for _, p := range powers {
 		wait.Go(func() {
-			for range 4 {
+			for range reads {
 				r, err := p.Read(t.Context())
 				assert.NoError(t, err)
 				assert.Equal(t, bmc.On, r.State)

@@ -34,6 +34,8 @@ type Driver struct {
 	// Blind: the driver cannot tell that a command whose account was refused was not
 	// carried out, and says Maybe.
 	Blind bool
+	// Programs: each operation starts a program, which costs a hundred times what a datagram does. The suite gives fewer where their number shows nothing.
+	Programs bool
 }
 
 // World is a simulated BMC and the host behind it, which is on. A nil function
