@@ -35,7 +35,7 @@ within() { # within SECONDS COMMAND...: until it succeeds
 	shift
 	until "$@"; do
 		[ $SECONDS -lt $end ]
-		sleep 0.1
+		sleep 0.3
 	done
 }
 
