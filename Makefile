@@ -167,7 +167,7 @@ bench: controlplane deps ## Go benchmarks, power against other clients, fenced u
 bench-clusters: controlplane ## 200 clusters of 500 Nodes, three daemons, an etcd of three members: hand-over, balance, isolation (15 minutes or more, 8 GB)
 	CGO_ENABLED=0 $(GO) run ./test/bench clusters
 
-bench-scale: ## one daemon from 1,000 to 500,000 Nodes on the API in memory, each with a BMC: start, memory, decisions, reload, health check (long, and with much memory)
+bench-scale: ## one daemon from 1,000 to 100,000 Nodes on the API in memory, each with a BMC: start, memory, decisions, reload, health check (long, and with much memory)
 	CGO_ENABLED=0 $(GO) run ./test/bench scale
 
 load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)

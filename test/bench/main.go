@@ -9,7 +9,7 @@
 //	                 by others, and a thousand BMCs at once (package power)
 //	bench clusters   many clusters and several daemons over one etcd: hand-over,
 //	                 balance, and whether one cluster slows down others
-//	bench scale      one daemon from 1,000 to 500,000 Nodes (make bench-scale)
+//	bench scale      one daemon from 1,000 to 100,000 Nodes (make bench-scale)
 //	bench table      read `go test -bench` output on stdin, print it as tables
 //	bench rejudge    the controller to compare with; bench starts it itself
 //	bench burn       the other work of a busy machine; bench starts it itself
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string) error {
 func measureScale(ctx context.Context, args []string) error {
 	o := ScaleOptions{Progress: os.Stderr}
 	f := flag.NewFlagSet("bench scale", flag.ContinueOnError)
-	sizes := f.String("nodes", "1000,10000,100000,500000", "numbers of Nodes, each with a Machine and a BMC")
+	sizes := f.String("nodes", "1000,10000,100000", "numbers of Nodes, each with a Machine and a BMC")
 	most := f.Int("sweep", 100_000, "the most Nodes with which the BMC health check is measured")
 	f.IntVar(&o.Rate, "rate", 100, "Node status updates per second")
 	f.DurationVar(&o.Window, "window", 30*time.Second, "how long CPU is measured")
