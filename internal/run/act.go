@@ -206,16 +206,16 @@ func (w *worker) forbidden() string {
 	return frozen
 }
 
-// isForbidden says whether a destructive action may not be done now. What refuses it twice is told, once: no look shows a freeze to
-// steps 2 and 6. // L4
+// isForbidden says whether a destructive action may not be done now. A freeze that refuses it twice is told, once: no look shows it to
+// steps 2 and 6. Everything else that forbids is told by the look. // L4
 func (w *worker) isForbidden(a remediate.Action) bool {
 	why := w.forbidden()
+	code, frozen := w.r.opt.Hosts.Frozen(w.run.Target)
 	switch last := &w.forbade; {
 	case why != last.why:
 		last.why, last.told = why, false
-	case why != "" && !last.told:
+	case why != "" && why == frozen && !last.told:
 		last.told = true
-		code, _ := w.r.opt.Hosts.Frozen(w.run.Target)
 		w.emit(event.Event{Type: event.Failed, Action: a, Reason: code, Message: "not done: " + why})
 	}
 	return why != ""
