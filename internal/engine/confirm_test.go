@@ -296,6 +296,93 @@ func TestOneOnReadingCountsBesideALevelThatReadsUnknown(t *testing.T) {
 	}
 }
 
+// dyingBMC is a BMC that from when it is told to reads On once, in another session, and then answers nothing any more.
+type dyingBMC struct {
+	bmc.Power
+	told, dead *atomic.Bool
+}
+
+func (d dyingBMC) Read(ctx context.Context) (bmc.Reading, error) {
+	switch {
+	case d.dead.Load():
+		return bmc.Reading{}, noAnswer()
+	case d.told.Load():
+		d.dead.Store(true)
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 99}, nil
+	}
+	return d.Power.Read(ctx)
+}
+
+// An On that is read while the isolation is under way contradicts a confirmation, also where a BMC has proven the host off, and then
+// answers nothing any more: mains that return switch host and BMC on. // I26
+func TestOnDuringAnIsolationContradictsAConfirmation(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var on, dead atomic.Bool
+		w.pauseCheck()
+		w.SetPower(false)
+		k := &deadWebhook{Kube: w, wait: 25 * time.Second, begun: func() { time.AfterFunc(3*time.Second, func() { on.Store(true) }) }}
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open, o.Clusters[0].Kube = func(bmc.Device) (bmc.Power, error) { return dyingBMC{w.bmc(), &on, &dead}, nil }, k
+		})
+		time.Sleep(time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(30 * time.Minute)
+		require.True(t, dead.Load())
+		r := only(t, e)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+		assert.EqualValues(t, 1, k.cutOff.Load())
+	})
+}
+
+// lateBMC takes eight seconds for each question, and reads On in answer to one: when it is told to before it answers.
+type lateBMC struct {
+	bmc.Power
+	told *atomic.Bool
+}
+
+func (l lateBMC) Read(ctx context.Context) (bmc.Reading, error) {
+	select {
+	case <-ctx.Done():
+		return bmc.Reading{}, noAnswer()
+	case <-time.After(8 * time.Second):
+	}
+	if l.told.CompareAndSwap(true, false) {
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1}, nil
+	}
+	return bmc.Reading{}, noAnswer()
+}
+
+// An On that a witness reads while the run goes on to another power level contradicts a confirmation, although the session that has it ends
+// before the next look. // I26
+func TestOnOfAWitnessOutlivesItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers, slow atomic.Bool
+		w.ChangeEntry(func(h *bmc.Host) {
+			for _, pdu := range []string{"192.0.2.200", "192.0.2.201"} {
+				h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{{
+					Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Endpoint: bmc.Endpoint{Host: pdu}, Parameters: map[string]string{"plug": "7"}}}})
+			}
+		})
+		w.pauseCheck()
+		e := running(t, w, store, opening(lateBMC{deadOutlet{}, &answers}, deadOutlet{})) // w.On() stays
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"level":2`)) && slow.CompareAndSwap(false, true) {
+				answers.Store(true)
+				time.Sleep(6 * time.Second) // the look before is over, and the next begins when this is saved
+			}
+		})
+		time.Sleep(time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(20 * time.Minute)
+		assert.False(t, answers.Load(), "it was asked")
+		r := only(t, e)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+	})
+}
+
 // refusingOutlet is one whose PDU refuses the account.
 type refusingOutlet struct{ deadOutlet }
 

@@ -33,7 +33,7 @@ func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 	services := map[string]*witnesses{}
 	for i := range level {
 		for _, d := range h.Levels[i].Devices {
-			if p, err := openDevice(open, d); err == nil { // a device that cannot be opened is no witness
+			if p, err := openDevice(toRead(open), d); err == nil { // a device that cannot be opened is no witness
 				l.addWitness(d, p, services, h.Levels[level].Devices)
 			}
 		}

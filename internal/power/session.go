@@ -97,7 +97,7 @@ func OnAmong(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t Read
 	for i, d := range devices {
 		reads.Go(func() {
 			alone := bmc.Host{Name: h.Name, Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
-			r, s, err := OpenAndRead(ctx, open, alone, 0, t)
+			r, s, err := OpenAndRead(ctx, toRead(open), alone, 0, t)
 			if err != nil {
 				return
 			}

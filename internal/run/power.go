@@ -46,7 +46,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		p.contradiction = ""
 	}
 	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run)) {
-		p.drop(ctx) // the account may be accepted by now, or is another
+		p.drop(ctx, run) // the account may be accepted by now, or is another
 	}
 	if p.session == nil {
 		if err := p.open(ctx, run); err != nil {
@@ -90,9 +90,12 @@ func (p *powerAccess) open(ctx context.Context, run remediate.Run) error {
 	return err
 }
 
-// drop ends the session, if there is one.
-func (p *powerAccess) drop(ctx context.Context) {
+// drop ends the session, if there is one. What its witnesses have read On since the last look is kept. // I26
+func (p *powerAccess) drop(ctx context.Context, run remediate.Run) {
 	if p.session != nil {
+		if run.HasConfirmation() {
+			p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
+		}
 		p.session.Close(ctx)
 		p.session = nil
 	}
@@ -115,7 +118,7 @@ func (p *powerAccess) retryAccount(ctx context.Context, run remediate.Run) {
 		p.opt.LockOut.ForgetAccounts(h)
 	}
 	if p.session != nil && p.session.AccountRefused {
-		p.drop(ctx)
+		p.drop(ctx, run)
 	}
 }
 
@@ -136,9 +139,13 @@ func (p *powerAccess) proven(run remediate.Run, a remediate.Action, seen remedia
 }
 
 // proofLost reads once more, and returns why the host is no longer proven off. It is "" if the
-// host still is. // I1
-func (p *powerAccess) proofLost(ctx context.Context) string {
-	if _, err := p.session.Read(ctx); err != nil {
+// host still is. An On that it reads also contradicts a person's confirmation: no look may see it again. // I1, I26
+func (p *powerAccess) proofLost(ctx context.Context, run remediate.Run) string {
+	r, err := p.session.Read(ctx)
+	if r.State == bmc.On && run.HasConfirmation() {
+		p.contradiction = cmp.Or(p.contradiction, power.LevelText(p.session.Host, p.session.Level)+" reads On")
+	}
+	if err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
 	if !p.session.Accepted.OffAccepted() || !p.session.Proof.Proven(time.Now()) {
@@ -223,7 +230,7 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remediate.Action) string {
 	switch {
 	case standsOnProof(run, a):
-		return p.renewProof(ctx)
+		return p.renewProof(ctx, run)
 	case a == remediate.IsolateNode:
 		return p.finalReadOfAll(ctx, run)
 	}
@@ -241,12 +248,12 @@ const proofLeft = 2 * writeCheck
 // renewProof reads once more if the proof would end before the write is checked for the first time: the API server may carry it out
 // until then. It returns why the host is no longer proven off; a proof that has ended already is for others to refuse. The read has all its
 // time: nothing is under way that an old proof would let go on. // I1
-func (p *powerAccess) renewProof(ctx context.Context) string {
+func (p *powerAccess) renewProof(ctx context.Context, run remediate.Run) string {
 	now := time.Now()
 	if p.session == nil || !p.session.Proof.Proven(now) || p.session.Proof.Proven(now.Add(proofLeft)) {
 		return ""
 	}
-	return p.proofLost(ctx)
+	return p.proofLost(ctx, run)
 }
 
 // finalReadOfAll reads all levels, the run's as well. The next look shows a contradiction to
@@ -255,7 +262,7 @@ func (p *powerAccess) finalReadOfAll(ctx context.Context, run remediate.Run) str
 	reading, cancel := context.WithTimeout(ctx, finalReadTimeout)
 	defer cancel()
 	on, err := p.readAll(reading, run, run.Level+1)
-	p.contradiction = cmp.Or(on, p.witnessOn(run))
+	p.contradiction = cmp.Or(p.contradiction, on, p.witnessOn(run))
 	switch {
 	case p.contradiction != "":
 		return p.contradiction

@@ -320,7 +320,7 @@ func (w *worker) loop(ctx context.Context) {
 }
 
 func (w *worker) end(ctx context.Context) {
-	w.power.drop(ctx)
+	w.power.drop(ctx, w.run)
 	defer w.unlockNode(ctx) // last: nobody waits for it
 	w.r.mu.Lock()
 	delete(w.r.workers, w.id)
