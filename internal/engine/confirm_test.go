@@ -149,6 +149,26 @@ func TestConfirmOffIsRefused(t *testing.T) {
 	}
 }
 
+// readOnlyBMC is one whose account may read and not switch.
+type readOnlyBMC struct{ bmc.Power }
+
+func (readOnlyBMC) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
+	return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindPrivilege, Op: "send off", Addr: "192.0.2.1"}
+}
+
+// A BMC whose account may only read says that the host runs, also right after it refused an Off. // I26
+func TestConfirmationAsksABMCThatMayOnlyBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open = func(bmc.Device) (bmc.Power, error) { return readOnlyBMC{w.bmc()}, nil }
+		})
+		await(t, func() bool { return len(e.Runs("c")) == 1 && only(t, e).Step.Idle() })
+		w.SetBootTime(never) // the BMC alone says so
+		refused(t, reason.ConfirmedOffContradicted)(e.ConfirmOff(t.Context(), byHand))
+		assert.Zero(t, w.Isolations())
+	})
+}
+
 // deadOutlet is one that nobody can reach.
 type deadOutlet struct{}
 
