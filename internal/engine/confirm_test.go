@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -478,6 +479,69 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(outage)
 			store.set(false)
 			time.Sleep(10 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// hungLook is an API server that from a moment on answers no look.
+type hungLook struct {
+	engine.Kube
+	hangs atomic.Bool
+}
+
+func (k *hungLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
+	if k.hangs.Load() {
+		<-ctx.Done()
+	}
+	return k.Kube.Look(ctx, r, backups)
+}
+
+// A daemon that stops, or is killed seconds later, right after it has read On has that on the record: the next look may take longer, and
+// the next process does not see it. // I26
+func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
+	for _, read := range []string{"in a look", "in a look at its own level", "in the last question"} {
+		scene(t, read, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			var answers atomic.Bool
+			w.pauseCheck()
+			withOutlet(w)
+			w.FailReads(noAnswer()) // w.On() stays
+			var once bmc.Power = heardOnce{w.bmc(), &answers, &atomic.Int64{}}
+			if read == "in a look" {
+				once = lateBMC{deadOutlet{}, &answers}
+			}
+			var told atomic.Bool
+			store.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && read == "in the last question" && told.CompareAndSwap(false, true) {
+					answers.Store(true)
+				}
+			})
+			k := &hungLook{Kube: w}
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				opening(once, hungOutlet{})(o)
+				o.Clusters[0].Kube = k
+			})
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 || read == "in a look at its own level" })
+			if read != "in the last question" {
+				time.Sleep(time.Second)
+				k.hangs.Store(read == "in a look at its own level")
+				told.Store(true)
+				answers.Store(true)
+			}
+			await(t, func() bool { return told.Load() && !answers.Load() })
+			time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
+			if read == "in the last question" {
+				store.refuseRuns(true) // as if it were killed
+			}
+			stop()
+			store.refuseRuns(false)
+			store.watch(nil)
+			e = running(t, w, store, opening(w.bmc(), deadOutlet{}))
+			time.Sleep(20 * time.Minute)
 			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
 			assert.Zero(t, w.Isolations())
 		})

@@ -43,6 +43,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 		var why string
 		if d, why = w.lastMoment(ctx, d); why != "" {
 			w.emitNotDone(a, why)
+			w.saveContradiction(ctx)
 			return
 		}
 	}

@@ -66,9 +66,8 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
-		if run.HasConfirmation() { // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
-			p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
-		}
+		p.noteOn(run, r)
+		p.contradiction = p.heardOn(run) // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
 		seen.LowerLevelOn = p.contradiction
 	}
 	seen.Proof, seen.OffAccepted = s.Proof, s.Accepted.OffAccepted()
@@ -93,9 +92,7 @@ func (p *powerAccess) open(ctx context.Context, run remediate.Run) error {
 // drop ends the session, if there is one. What its witnesses have read On since the last look is kept. // I26
 func (p *powerAccess) drop(ctx context.Context, run remediate.Run) {
 	if p.session != nil {
-		if run.HasConfirmation() {
-			p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
-		}
+		p.contradiction = p.heardOn(run)
 		p.session.Close(ctx)
 		p.session = nil
 	}
@@ -142,9 +139,7 @@ func (p *powerAccess) proven(run remediate.Run, a remediate.Action, seen remedia
 // host still is. An On that it reads also contradicts a person's confirmation: no look may see it again. // I1, I26
 func (p *powerAccess) proofLost(ctx context.Context, run remediate.Run) string {
 	r, err := p.session.Read(ctx)
-	if r.State == bmc.On && run.HasConfirmation() {
-		p.contradiction = cmp.Or(p.contradiction, power.LevelText(p.session.Host, p.session.Level)+" reads On")
-	}
+	p.noteOn(run, r)
 	if err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
@@ -183,9 +178,24 @@ const finalReadTimeout = 2 * time.Second
 func (p *powerAccess) contradicts(ctx context.Context, run remediate.Run) string {
 	if run.HasConfirmation() && p.contradiction == "" {
 		p.contradiction, _ = p.readAll(ctx, run, run.Level) // the final read asks those that cannot be asked now
-		p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
+		p.contradiction = p.heardOn(run)
 	}
 	return p.contradiction
+}
+
+// noteOn keeps an On that the run's own level has read while a person confirms that the host is off. // I26
+func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading) {
+	if r.State == bmc.On && run.HasConfirmation() {
+		p.contradiction = cmp.Or(p.contradiction, power.LevelText(p.session.Host, p.session.Level)+" reads On")
+	}
+}
+
+// heardOn returns what has read On since a person confirmed that the host is off; "" if nothing has, or nobody does. // I26
+func (p *powerAccess) heardOn(run remediate.Run) string {
+	if !run.HasConfirmation() {
+		return ""
+	}
+	return cmp.Or(p.contradiction, p.witnessOn(run))
 }
 
 // witnessOn returns which witness of the session has read On since the confirmation: a BMC that
@@ -262,7 +272,7 @@ func (p *powerAccess) finalReadOfAll(ctx context.Context, run remediate.Run) str
 	reading, cancel := context.WithTimeout(ctx, finalReadTimeout)
 	defer cancel()
 	on, err := p.readAll(reading, run, run.Level+1)
-	p.contradiction = cmp.Or(p.contradiction, on, p.witnessOn(run))
+	p.contradiction = cmp.Or(on, p.heardOn(run))
 	switch {
 	case p.contradiction != "":
 		return p.contradiction

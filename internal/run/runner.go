@@ -282,6 +282,7 @@ func (w *worker) loop(ctx context.Context) {
 		var d decision
 		d.seen, d.backups, d.backup = w.look(ctx)
 		if ctx.Err() != nil { // the look was interrupted, so it proves nothing
+			w.saveContradiction(ctx)
 			return
 		}
 		w.takeOrders(ctx) // a look can be slow
@@ -499,6 +500,20 @@ func (w *worker) apply(ctx context.Context, ev event.Event, next remediate.Run) 
 	w.r.emit(ev)
 	w.run = saved
 	return nil
+}
+
+// saveContradiction saves at once that a power level has read On although a person confirms that the host is off: the look that would show it
+// may take long, and the next process may not read it. // I26
+func (w *worker) saveContradiction(ctx context.Context) {
+	on := w.power.heardOn(w.run)
+	if on == "" {
+		return
+	}
+	clock, _ := w.r.opt.Cluster.Clock()
+	next, _, _ := remediate.Next(w.run, remediate.Observation{Level: w.run.Level, LowerLevelOn: on, Clock: clock}, time.Now())
+	if next.Step == remediate.Held && !w.commit(ctx, next) {
+		w.keepHeld(next)
+	}
 }
 
 // keepHeld keeps next, which could not be saved, if it is a step into Held, or to another reason there:
