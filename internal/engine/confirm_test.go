@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -481,6 +482,42 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
 			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// An On that the BMC health check reads contradicts a confirmation, although the run's own questions are not answered. One from before, or of
+// another machine's BMC that answers at the address, does not. // I26
+func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
+	for name, c := range map[string]struct {
+		after    time.Duration // the confirmation
+		identity guard.IdentityVerdict
+		reason   reason.Code
+	}{
+		"while it counts":    {5 * time.Second, guard.IdentityMatches, reason.ConfirmedOffContradicted},
+		"before":             {-time.Second, guard.IdentityMatches, reason.ConfirmedOff},
+		"of another machine": {5 * time.Second, guard.IdentityDiffers, reason.ConfirmedOff},
+	} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			var read atomic.Pointer[time.Time]
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, func(o *engine.Options) {
+				o.LastChecks = func(string, string) []hosts.LastCheck {
+					if at := read.Load(); at != nil {
+						return []hosts.LastCheck{{At: *at, Power: bmc.On, Identity: c.identity}}
+					}
+					return nil
+				}
+			})
+			time.Sleep(2 * time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			at := time.Now().Add(c.after)
+			time.Sleep(5 * time.Second)
+			read.Store(&at)
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, c.reason)
+			assert.Equal(t, c.reason == reason.ConfirmedOff, w.Isolations() == 1)
 		})
 	}
 }

@@ -195,7 +195,20 @@ func (p *powerAccess) heardOn(run remediate.Run) string {
 	if !run.HasConfirmation() {
 		return ""
 	}
-	return cmp.Or(p.contradiction, p.witnessOn(run))
+	return cmp.Or(p.contradiction, p.witnessOn(run), p.checkedOn(run))
+}
+
+// checkedOn returns which device of the host a BMC health check has read On since the confirmation, by itself or for a person; "" if none. // I26
+func (p *powerAccess) checkedOn(run remediate.Run) string {
+	if p.opt.LastChecks == nil || run.Target.Host == "" {
+		return ""
+	}
+	for _, last := range p.opt.LastChecks(p.opt.Name, run.Target.Host) {
+		if last.Power == bmc.On && last.At.After(run.Confirmed.At) && last.Identity != guard.IdentityDiffers {
+			return fmt.Sprintf("the BMC health check found that power level %d reads On", last.Level+1)
+		}
+	}
+	return ""
 }
 
 // witnessOn returns which witness of the session has read On since the confirmation: a BMC that

@@ -72,7 +72,9 @@ type Options struct {
 	LockOut *power.LockOut
 	Open    bmc.Opener
 	Timing  power.ReadTiming
-	Emit    func(event.Event)
+	// LastChecks returns what the BMC health check knows of a host. nil if there is none.
+	LastChecks func(cluster, host string) []hosts.LastCheck
+	Emit       func(event.Event)
 }
 
 // Runner carries out the open runs of one cluster, each in a goroutine of its own.
