@@ -220,7 +220,7 @@ func (a *accounts) accepted(d bmc.Device) {
 	}
 	at.part = d.Key()
 	if i := indexOf(a.refused[at], at, d.Password); i >= 0 {
-		a.refused[at][i].check = times.Backoff{}
+		a.refused[at][i].check, a.refused[at][i].reading = times.Backoff{}, false
 		signal(a.checked)
 	}
 }

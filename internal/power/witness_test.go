@@ -385,6 +385,9 @@ func TestWitnessWhoseAccountMayOnlyRead(t *testing.T) {
 			before := w.reads
 			assert.Empty(t, OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}))
 			assert.Equal(t, before, w.reads)
+			w.become(bmc.On, 0)
+			a.accepted(r.host.Levels[0].Devices[0])
+			assert.NotEmpty(t, OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "a health check has read it since")
 		})
 	}
 }
