@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 // unusable is a hosts.d whose entry of n-1 is refused.
@@ -520,6 +521,35 @@ func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 			assert.Equal(t, c.reason == reason.ConfirmedOff, w.Isolations() == 1)
 		})
 	}
+}
+
+// The clock of the process that took a confirmation may have been ahead: what another one reads on since it has the run contradicts it all
+// the same. // I16, I26
+func TestOnContradictsAConfirmationOfAClockThatWasAhead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var answers atomic.Bool
+		w.pauseCheck()
+		withOutlet(w)
+		w.FailReads(noAnswer()) // w.On() stays
+		e, _, stop := start(t, w, store, opening(w.bmc(), deadOutlet{}))
+		time.Sleep(time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		await(t, func() bool { return only(t, e).Level > 0 })
+		stop()
+		r := must.Do(state.GetRun(t.Context(), store, only(t, e).ID))(t)
+		r.Confirmed.At = r.Confirmed.At.Add(50 * time.Second) // of the minute that clocks may differ here
+		r.Confirmation.Given = r.Confirmed.At
+		must.Do(state.SaveRun(t.Context(), store, r))(t)
+
+		slow := lateBMC{deadOutlet{}, &answers}
+		e = running(t, w, store, opening(slow, deadOutlet{}))
+		time.Sleep(2 * time.Second)
+		answers.Store(true)
+		time.Sleep(20 * time.Minute)
+		require.False(t, answers.Load())
+		stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+		assert.Zero(t, w.Isolations())
+	})
 }
 
 // hungLook is an API server that from a moment on answers no look.

@@ -30,6 +30,8 @@ type powerAccess struct {
 	// contradiction names a power level that read On while a person confirms that the host is
 	// off. It is "" if none did. // I26
 	contradiction string
+	// heardFrom is since when an On counts against the confirmation of the time confirmedAt.
+	confirmedAt, heardFrom time.Time
 	// opening is called before a level is opened with whose devices a session is kept.
 	opening func(ctx context.Context) error
 }
@@ -42,7 +44,9 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		return seen, nil
 	}
 	seen.Level, p.readError = run.Level, nil
-	if !run.HasConfirmation() {
+	if run.HasConfirmation() {
+		p.since(run)
+	} else {
 		p.contradiction = ""
 	}
 	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run)) {
@@ -190,6 +194,17 @@ func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading) {
 	}
 }
 
+// since is when a person confirmed that the host is off, or when this process first knew of that, if the clock that told the time was
+// ahead. // I16, I26
+func (p *powerAccess) since(run remediate.Run) time.Time {
+	if at := run.Confirmed.At; !at.Equal(p.confirmedAt) {
+		if p.confirmedAt, p.heardFrom = at, time.Now(); at.Before(p.heardFrom) {
+			p.heardFrom = at
+		}
+	}
+	return p.heardFrom
+}
+
 // heardOn returns what has read On since a person confirmed that the host is off; "" if nothing has, or nobody does. // I26
 func (p *powerAccess) heardOn(run remediate.Run) string {
 	if !run.HasConfirmation() {
@@ -204,7 +219,7 @@ func (p *powerAccess) checkedOn(run remediate.Run) string {
 		return ""
 	}
 	for _, last := range p.opt.LastChecks(p.opt.Name, run.Target.Host) {
-		if last.Power == bmc.On && last.At.After(run.Confirmed.At) && last.Identity != guard.IdentityDiffers {
+		if last.Power == bmc.On && last.At.After(p.since(run)) && last.Identity != guard.IdentityDiffers {
 			return fmt.Sprintf("the BMC health check found that power level %d reads On", last.Level+1)
 		}
 	}
@@ -217,7 +232,7 @@ func (p *powerAccess) witnessOn(run remediate.Run) string {
 	if p.session == nil {
 		return ""
 	}
-	name := p.session.LowerLevelOn(run.Confirmed.At)
+	name := p.session.LowerLevelOn(p.since(run))
 	if name == "" {
 		return ""
 	}
