@@ -165,6 +165,14 @@ func (s *Session) LowerLevelOn(since time.Time) string {
 	return ""
 }
 
+// MissingWitnesses is how many devices of lower levels could not be opened with the session, and are no witnesses in it.
+func (s *Session) MissingWitnesses() int {
+	if level, ok := s.conn.(interface{ MissingWitnesses() int }); ok {
+		return level.MissingWitnesses()
+	}
+	return 0
+}
+
 // LevelText names the devices of a power level, for people.
 func LevelText(h bmc.Host, level int) string {
 	var list []string

@@ -49,7 +49,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	} else {
 		p.contradiction = ""
 	}
-	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run)) {
+	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run) || p.findsWitness(ctx, run)) {
 		p.drop(ctx, run) // the account may be accepted by now, or is another
 	}
 	if p.session == nil {
@@ -110,6 +110,25 @@ func (p *powerAccess) lockedOut(ctx context.Context, run remediate.Run) bool {
 		h = now
 	}
 	return p.opt.LockOut.Refuses(h.Levels[p.session.Level]) != nil
+}
+
+// findsWitness reports whether a device of a lower level that could not be opened with the session, perhaps because its Secret could not be
+// read, can be opened by now. What was proven without it is proven again. // I1
+func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool {
+	missing := p.session.MissingWitnesses()
+	if missing == 0 || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
+		return false
+	}
+	h, err := p.opt.Hosts.Find(ctx, run.Target)
+	if err != nil {
+		return false
+	}
+	s, err := power.Open(p.opt.Open, h, run.Level, p.opt.Timing)
+	if err != nil {
+		return false
+	}
+	defer s.Close(ctx)
+	return s.MissingWitnesses() < missing
 }
 
 // retryAccount tries the credentials again even if they were refused: a person who gives an
