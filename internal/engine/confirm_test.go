@@ -552,6 +552,52 @@ func TestOnContradictsAConfirmationOfAClockThatWasAhead(t *testing.T) {
 	})
 }
 
+// slowSecrets is an API server that from a moment on takes three seconds for each Secret.
+type slowSecrets struct {
+	engine.Kube
+	slow atomic.Bool
+}
+
+func (k *slowSecrets) Credentials(ctx context.Context, ns, name string) (string, bmc.Secret, error) {
+	if k.slow.Load() {
+		select {
+		case <-ctx.Done():
+			return "", bmc.Secret{}, ctx.Err()
+		case <-time.After(3 * time.Second):
+		}
+	}
+	return k.Kube.Credentials(ctx, ns, name)
+}
+
+// An API server that is slow keeps no BMC from being asked before the isolation: the run has its password already. // I26
+func TestLastQuestionWaitsForNoSecret(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers, isolates atomic.Bool
+		newMetal(w)
+		w.pauseCheck()
+		w.FailReads(noAnswer()) // w.On() stays
+		k := &slowSecrets{Kube: w}
+		once := heardOnce{w.bmc(), &answers, &atomic.Int64{}}
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && isolates.CompareAndSwap(false, true) {
+				k.slow.Store(true)
+				answers.Store(true)
+			}
+		})
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open, o.Clusters[0].Kube = func(bmc.Device) (bmc.Power, error) { return once, nil }, k
+		})
+		time.Sleep(2 * time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(20 * time.Minute)
+		assert.True(t, isolates.Load())
+		r := only(t, e)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+	})
+}
+
 // hungLook is an API server that from a moment on answers no look.
 type hungLook struct {
 	engine.Kube

@@ -258,12 +258,23 @@ func (p *powerAccess) witnessOn(run remediate.Run) string {
 	return name + " reads On"
 }
 
+// find finds the run's host. The session knows the passwords already, so that no slow API server keeps anybody from asking a BMC. // I26
+func (p *powerAccess) find(ctx context.Context, run remediate.Run) (bmc.Host, error) {
+	if s := p.session; s != nil && s.MissingWitnesses() == 0 {
+		h, err := p.opt.Hosts.FindBare(ctx, run.Target)
+		if err != nil || h.SameButAccess(&s.Host) {
+			return s.Host, err
+		}
+	}
+	return p.opt.Hosts.Find(ctx, run.Target)
+}
+
 // readAll reads the power levels below end at the same time, and names one that reads On. A host
 // without a usable entry has no level to read, as when the person confirmed. An error means that
 // the search for the entry was interrupted.
 func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (on string, err error) {
-	h, err := p.opt.Hosts.Find(ctx, run.Target)
-	if err != nil {
+	h, err := p.find(ctx, run)
+	if err != nil || ctx.Err() != nil { // a Secret that was not read in time says nothing about its BMC
 		return "", ctx.Err()
 	}
 	results := make([]string, min(end, len(h.Levels)))
