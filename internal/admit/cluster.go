@@ -108,7 +108,7 @@ func New(opt Options) *Cluster {
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
-		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
+		Open: opt.Open, Timing: opt.Timing, LastChecks: opt.LastChecks, Emit: opt.Emit,
 	})
 	c.resumer = &resumer{c: c, refused: newRefusals(c.emit)}
 	c.scope = scopeKeeper{opt: opt}

@@ -359,7 +359,7 @@ func (ps *probes) readAllLevels(ctx context.Context, p *probe) (evidence []strin
 		r, s, err := power.OpenAndRead(ctx, ps.opt.Open, h, i, ps.opt.Timing)
 		if err != nil {
 			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
-			if len(h.Levels[i].Devices) == 1 {
+			if len(h.Levels[i].Devices) == 1 && !bmc.KindOf(err).RefusesAccount() { // who may not switch may still read
 				continue
 			}
 			if on := power.OnAmong(ctx, ps.opt.Open, h, i, ps.opt.Timing); on != "" {

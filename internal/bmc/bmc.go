@@ -107,6 +107,15 @@ type Power interface {
 	Close(ctx context.Context) error
 }
 
+// Over returns the error of a ctx whose time is over, also where no timer has noticed that yet: a process that was frozen may go on at any
+// point, and another one may own the host by then. A driver asks right before it sends a command. // I19
+func Over(ctx context.Context, now time.Time) error {
+	if end, ends := ctx.Deadline(); ends && ctx.Err() == nil && !now.Before(end) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
 // Proof collects readings until they prove that a host is off. The zero value
 // with Spacing and MaxAge set is an empty proof. It is a plain value and reads no
 // clock. It is never persisted: after a restart the host is proven off again. // I1

@@ -169,7 +169,7 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 // logs in again, and its readings support no older proof. If only is set, a
 // command is sent to that machine only.
 func (c *Client) do(ctx context.Context, only *bmc.Identity, f func(provider) error) error {
-	if err := ctx.Err(); err != nil {
+	if err := bmc.Over(ctx, time.Now()); err != nil { // I19
 		return err
 	}
 	opened := c.provider != nil

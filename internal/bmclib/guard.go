@@ -110,6 +110,10 @@ func (g *guard) send(req *http.Request) (*http.Response, error) {
 	g.mu.Lock()
 	ctx := g.ctx
 	if isPowerCommand(req) {
+		if err := bmc.Over(ctx, time.Now()); err != nil { // I19
+			g.mu.Unlock()
+			return nil, err
+		}
 		if g.only != nil {
 			if err := identityError(*g.only, g.who); err != nil {
 				g.mu.Unlock()

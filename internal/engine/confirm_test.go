@@ -16,11 +16,14 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 // unusable is a hosts.d whose entry of n-1 is refused.
@@ -147,6 +150,26 @@ func TestConfirmOffIsRefused(t *testing.T) {
 			assert.Zero(t, w.Isolations())
 		})
 	}
+}
+
+// readOnlyBMC is one whose account may read and not switch.
+type readOnlyBMC struct{ bmc.Power }
+
+func (readOnlyBMC) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
+	return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindPrivilege, Op: "send off", Addr: "192.0.2.1"}
+}
+
+// A BMC whose account may only read says that the host runs, also right after it refused an Off. // I26
+func TestConfirmationAsksABMCThatMayOnlyBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open = func(bmc.Device) (bmc.Power, error) { return readOnlyBMC{w.bmc()}, nil }
+		})
+		await(t, func() bool { return len(e.Runs("c")) == 1 && only(t, e).Step.Idle() })
+		w.SetBootTime(never) // the BMC alone says so
+		refused(t, reason.ConfirmedOffContradicted)(e.ConfirmOff(t.Context(), byHand))
+		assert.Zero(t, w.Isolations())
+	})
 }
 
 // deadOutlet is one that nobody can reach.
@@ -296,6 +319,93 @@ func TestOneOnReadingCountsBesideALevelThatReadsUnknown(t *testing.T) {
 	}
 }
 
+// dyingBMC is a BMC that from when it is told to reads On once, in another session, and then answers nothing any more.
+type dyingBMC struct {
+	bmc.Power
+	told, dead *atomic.Bool
+}
+
+func (d dyingBMC) Read(ctx context.Context) (bmc.Reading, error) {
+	switch {
+	case d.dead.Load():
+		return bmc.Reading{}, noAnswer()
+	case d.told.Load():
+		d.dead.Store(true)
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 99}, nil
+	}
+	return d.Power.Read(ctx)
+}
+
+// An On that is read while the isolation is under way contradicts a confirmation, also where a BMC has proven the host off, and then
+// answers nothing any more: mains that return switch host and BMC on. // I26
+func TestOnDuringAnIsolationContradictsAConfirmation(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var on, dead atomic.Bool
+		w.pauseCheck()
+		w.SetPower(false)
+		k := &deadWebhook{Kube: w, wait: 25 * time.Second, begun: func() { time.AfterFunc(3*time.Second, func() { on.Store(true) }) }}
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open, o.Clusters[0].Kube = func(bmc.Device) (bmc.Power, error) { return dyingBMC{w.bmc(), &on, &dead}, nil }, k
+		})
+		time.Sleep(time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(30 * time.Minute)
+		require.True(t, dead.Load())
+		r := only(t, e)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+		assert.EqualValues(t, 1, k.cutOff.Load())
+	})
+}
+
+// lateBMC takes eight seconds for each question, and reads On in answer to one: when it is told to before it answers.
+type lateBMC struct {
+	bmc.Power
+	told *atomic.Bool
+}
+
+func (l lateBMC) Read(ctx context.Context) (bmc.Reading, error) {
+	select {
+	case <-ctx.Done():
+		return bmc.Reading{}, noAnswer()
+	case <-time.After(8 * time.Second):
+	}
+	if l.told.CompareAndSwap(true, false) {
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1}, nil
+	}
+	return bmc.Reading{}, noAnswer()
+}
+
+// An On that a witness reads while the run goes on to another power level contradicts a confirmation, although the session that has it ends
+// before the next look. // I26
+func TestOnOfAWitnessOutlivesItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers, slow atomic.Bool
+		w.ChangeEntry(func(h *bmc.Host) {
+			for _, pdu := range []string{"192.0.2.200", "192.0.2.201"} {
+				h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{{
+					Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Endpoint: bmc.Endpoint{Host: pdu}, Parameters: map[string]string{"plug": "7"}}}})
+			}
+		})
+		w.pauseCheck()
+		e := running(t, w, store, opening(lateBMC{deadOutlet{}, &answers}, deadOutlet{})) // w.On() stays
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"level":2`)) && slow.CompareAndSwap(false, true) {
+				answers.Store(true)
+				time.Sleep(6 * time.Second) // the look before is over, and the next begins when this is saved
+			}
+		})
+		time.Sleep(time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(20 * time.Minute)
+		assert.False(t, answers.Load(), "it was asked")
+		r := only(t, e)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+	})
+}
+
 // refusingOutlet is one whose PDU refuses the account.
 type refusingOutlet struct{ deadOutlet }
 
@@ -371,6 +481,180 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(outage)
 			store.set(false)
 			time.Sleep(10 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// An On that the BMC health check reads contradicts a confirmation, although the run's own questions are not answered. One from before, or of
+// another machine's BMC that answers at the address, does not. // I26
+func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
+	for name, c := range map[string]struct {
+		after    time.Duration // the confirmation
+		identity guard.IdentityVerdict
+		reason   reason.Code
+	}{
+		"while it counts":    {5 * time.Second, guard.IdentityMatches, reason.ConfirmedOffContradicted},
+		"before":             {-time.Second, guard.IdentityMatches, reason.ConfirmedOff},
+		"of another machine": {5 * time.Second, guard.IdentityDiffers, reason.ConfirmedOff},
+	} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			var read atomic.Pointer[time.Time]
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, func(o *engine.Options) {
+				o.LastChecks = func(string, string) []hosts.LastCheck {
+					if at := read.Load(); at != nil {
+						return []hosts.LastCheck{{At: *at, Power: bmc.On, Identity: c.identity}}
+					}
+					return nil
+				}
+			})
+			time.Sleep(2 * time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			at := time.Now().Add(c.after)
+			time.Sleep(5 * time.Second)
+			read.Store(&at)
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, c.reason)
+			assert.Equal(t, c.reason == reason.ConfirmedOff, w.Isolations() == 1)
+		})
+	}
+}
+
+// The clock of the process that took a confirmation may have been ahead: what another one reads on since it has the run contradicts it all
+// the same. // I16, I26
+func TestOnContradictsAConfirmationOfAClockThatWasAhead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var answers atomic.Bool
+		w.pauseCheck()
+		withOutlet(w)
+		w.FailReads(noAnswer()) // w.On() stays
+		e, _, stop := start(t, w, store, opening(w.bmc(), deadOutlet{}))
+		time.Sleep(time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		await(t, func() bool { return only(t, e).Level > 0 })
+		stop()
+		r := must.Do(state.GetRun(t.Context(), store, only(t, e).ID))(t)
+		r.Confirmed.At = r.Confirmed.At.Add(50 * time.Second) // of the minute that clocks may differ here
+		r.Confirmation.Given = r.Confirmed.At
+		must.Do(state.SaveRun(t.Context(), store, r))(t)
+
+		slow := lateBMC{deadOutlet{}, &answers}
+		e = running(t, w, store, opening(slow, deadOutlet{}))
+		time.Sleep(2 * time.Second)
+		answers.Store(true)
+		time.Sleep(20 * time.Minute)
+		require.False(t, answers.Load())
+		stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+		assert.Zero(t, w.Isolations())
+	})
+}
+
+// slowSecrets is an API server that from a moment on takes three seconds for each Secret.
+type slowSecrets struct {
+	engine.Kube
+	slow atomic.Bool
+}
+
+func (k *slowSecrets) Credentials(ctx context.Context, ns, name string) (string, bmc.Secret, error) {
+	if k.slow.Load() {
+		select {
+		case <-ctx.Done():
+			return "", bmc.Secret{}, ctx.Err()
+		case <-time.After(3 * time.Second):
+		}
+	}
+	return k.Kube.Credentials(ctx, ns, name)
+}
+
+// An API server that is slow keeps no BMC from being asked before the isolation: the run has its password already. // I26
+func TestLastQuestionWaitsForNoSecret(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers, isolates atomic.Bool
+		newMetal(w)
+		w.pauseCheck()
+		w.FailReads(noAnswer()) // w.On() stays
+		k := &slowSecrets{Kube: w}
+		once := heardOnce{w.bmc(), &answers, &atomic.Int64{}}
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && isolates.CompareAndSwap(false, true) {
+				k.slow.Store(true)
+				answers.Store(true)
+			}
+		})
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open, o.Clusters[0].Kube = func(bmc.Device) (bmc.Power, error) { return once, nil }, k
+		})
+		time.Sleep(2 * time.Second)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(20 * time.Minute)
+		assert.True(t, isolates.Load())
+		r := only(t, e)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+	})
+}
+
+// hungLook is an API server that from a moment on answers no look.
+type hungLook struct {
+	engine.Kube
+	hangs atomic.Bool
+}
+
+func (k *hungLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
+	if k.hangs.Load() {
+		<-ctx.Done()
+	}
+	return k.Kube.Look(ctx, r, backups)
+}
+
+// A daemon that stops, or is killed seconds later, right after it has read On has that on the record: the next look may take longer, and
+// the next process does not see it. // I26
+func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
+	for _, read := range []string{"in a look", "in a look at its own level", "in the last question"} {
+		scene(t, read, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			var answers atomic.Bool
+			w.pauseCheck()
+			withOutlet(w)
+			w.FailReads(noAnswer()) // w.On() stays
+			var once bmc.Power = heardOnce{w.bmc(), &answers, &atomic.Int64{}}
+			if read == "in a look" {
+				once = lateBMC{deadOutlet{}, &answers}
+			}
+			var told atomic.Bool
+			store.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && read == "in the last question" && told.CompareAndSwap(false, true) {
+					answers.Store(true)
+				}
+			})
+			k := &hungLook{Kube: w}
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				opening(once, hungOutlet{})(o)
+				o.Clusters[0].Kube = k
+			})
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 || read == "in a look at its own level" })
+			if read != "in the last question" {
+				time.Sleep(time.Second)
+				k.hangs.Store(read == "in a look at its own level")
+				told.Store(true)
+				answers.Store(true)
+			}
+			await(t, func() bool { return told.Load() && !answers.Load() })
+			time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
+			if read == "in the last question" {
+				store.refuseRuns(true) // as if it were killed
+			}
+			stop()
+			store.refuseRuns(false)
+			store.watch(nil)
+			e = running(t, w, store, opening(w.bmc(), deadOutlet{}))
+			time.Sleep(20 * time.Minute)
 			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
 			assert.Zero(t, w.Isolations())
 		})

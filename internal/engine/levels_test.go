@@ -264,6 +264,33 @@ func TestSlowBMCIsAWitness(t *testing.T) {
 	})
 }
 
+// A BMC that cannot be opened when the outlets take its place, as while its Secret cannot be read, is a witness as soon as it can be. // I1
+func TestBMCThatCouldNotBeOpenedForAMomentIsAWitness(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, _ := withOutlet(w)
+		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
+		w.SetFault(fake.IgnoresOff) // the host stays On, and its BMC says so
+		var closed atomic.Bool
+		e, _ := enrolled(t, w, store, func(o *engine.Options) {
+			o.Open = func(d bmc.Device) (bmc.Power, error) {
+				switch {
+				case d.Driver == bmc.DriverFenceAgent:
+					return p, nil
+				case closed.Load():
+					return nil, &reason.Refusal{Reason: reason.SecretMissing, Message: "the API server does not answer"}
+				}
+				return w.bmc(), nil
+			}
+		})
+		closed.Store(true)
+		await(t, func() bool { return len(p.Commands()) > 0 })
+		closed.Store(false)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 1, only(t, e).OffLevel)
+		assert.Zero(t, w.Isolations(), "the Node of a running host was deleted")
+	})
+}
+
 // slowAgent takes its time for each command, as fence agents do, which wait until the
 // power has followed. It may take power.AgentSendTimeout.
 type slowAgent struct {

@@ -219,13 +219,17 @@ type stubborn struct {
 	state.Store
 	mu     sync.Mutex
 	refuse bool
+	noRuns bool             // runs are not saved
 	during func(run []byte) // called while the record of a run is being saved
 }
 
 func (s *stubborn) Put(ctx context.Context, r state.Record) (uint64, error) {
 	s.mu.Lock()
-	refuse, during := s.refuse, s.during
+	refuse, noRuns, during := s.refuse, s.noRuns, s.during
 	s.mu.Unlock()
+	if r.Kind == state.KindRun && noRuns {
+		return 0, errors.New("disk full")
+	}
 	if people := r.Kind == state.KindCluster || r.Kind == state.KindHold; people && refuse {
 		return 0, errors.New("disk full")
 	}
@@ -239,6 +243,12 @@ func (s *stubborn) watch(during func(run []byte)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.during = during
+}
+
+func (s *stubborn) refuseRuns(refuse bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noRuns = refuse
 }
 
 func (s *stubborn) set(refuse bool) {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 const (
@@ -128,7 +130,7 @@ func (e *startError) Unwrap() error { return e.err }
 // run starts the agent in a process group of its own. It kills what is left of
 // that group, both when ctx ends and when the agent ends by itself.
 func run(ctx context.Context, c command) (result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := bmc.Over(ctx, time.Now()); err != nil { // I19
 		return result{}, &startError{err}
 	}
 	flood := make(chan struct{})

@@ -68,8 +68,8 @@ func (w *wire) ask(ctx context.Context, tries int, wait time.Duration, build fun
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("no answer: %w", ctx.Err()) // errNoAnswer would be retried
+		case bmc.Over(ctx, time.Now()) != nil:
+			return fmt.Errorf("no answer: %w", bmc.Over(ctx, time.Now())) // errNoAnswer would be retried
 		case errors.Is(err, errNoTry):
 			return errNoAnswer
 		case errors.Is(err, errNoAnswer):
@@ -98,7 +98,7 @@ func longer(wait time.Duration) time.Duration {
 
 // once sends one datagram and receives until end.
 func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, take func([]byte) bool) error {
-	if err := ctx.Err(); err != nil {
+	if err := bmc.Over(ctx, time.Now()); err != nil {
 		return err // send nothing after the caller has returned
 	}
 	datagram := build()

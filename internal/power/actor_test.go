@@ -354,3 +354,43 @@ func TestCommandIsForWhomItsUserSaw(t *testing.T) {
 		quiet(t, a)
 	})
 }
+
+// frozen is the ctx of a process that was frozen: its time is over, and nothing has noticed that yet.
+type frozen struct {
+	context.Context
+	over time.Time
+}
+
+func (f frozen) Deadline() (time.Time, bool) { return f.over, true }
+
+// An answer that waited while the process was frozen looks new, and tells what was so before. // I1
+func TestAnswerFromBeforeAFreezeIsNoReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		a := NewActors(y.open)
+		var freeze time.Duration
+		y.read = func(context.Context, bmc.Device) (bmc.Reading, error) {
+			time.Sleep(freeze)
+			return bmc.Reading{State: bmc.Off, At: time.Now(), Session: 1}, nil
+		}
+		s := must.Do(Open(a.Urgent(), bmc.Host{Name: "c/n", Levels: []bmc.Level{{Devices: []bmc.Device{deviceAt("a")}}}}, 0,
+			ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second}))(t)
+		read := func() error {
+			_, err := s.Read(frozen{t.Context(), time.Now().Add(4 * time.Second)}) // less than its own time, which would be noticed
+			return err
+		}
+		require.NoError(t, read())
+		time.Sleep(3 * time.Second)
+		freeze = time.Minute
+		require.Equal(t, bmc.KindUnreachable, bmc.KindOf(read()))
+		assert.False(t, s.Proof.Proven(time.Now()))
+		freeze = 0
+		require.NoError(t, read())
+		assert.False(t, s.Proof.Proven(time.Now()), "what was read before the freeze is no part of a proof after it")
+		time.Sleep(3 * time.Second)
+		require.NoError(t, read())
+		assert.True(t, s.Proof.Proven(time.Now()))
+		s.Close(t.Context())
+		quiet(t, a)
+	})
+}

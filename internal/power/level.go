@@ -33,12 +33,15 @@ func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 	services := map[string]*witnesses{}
 	for i := range level {
 		for _, d := range h.Levels[i].Devices {
-			if p, err := openDevice(open, d); err == nil { // a device that cannot be opened is no witness
-				l.addWitness(d, p, services, h.Levels[level].Devices)
+			p, err := openDevice(toRead(open), d)
+			if err != nil { // a device that cannot be opened is no witness
+				l.missing++
+				continue
 			}
+			l.addWitness(d, p, services, h.Levels[level].Devices)
 		}
 	}
-	if len(l.devices) == 1 && len(l.witnesses) == 0 {
+	if len(l.devices) == 1 && len(l.witnesses) == 0 && l.missing == 0 {
 		return l.devices[0], nil
 	}
 	return l, nil
@@ -55,6 +58,7 @@ func openDevice(open bmc.Opener, d bmc.Device) (bmc.Power, error) {
 type levelPower struct {
 	devices   []bmc.Power
 	witnesses []*witnesses
+	missing   int // devices of lower levels that could not be opened
 
 	sessions []uint64 // of the devices at the last reading
 	serial   uint64   // changes with any of them
@@ -67,6 +71,9 @@ type levelPower struct {
 	accepted bool        // whether each device accepted it
 	since    time.Time   // answers of witnesses from before this time do not count
 }
+
+// MissingWitnesses returns how many devices of lower levels could not be opened.
+func (l *levelPower) MissingWitnesses() int { return l.missing }
 
 // serials numbers the sessions of all levels, so that readings from different
 // sessions never look alike. The top bit separates them from those of single

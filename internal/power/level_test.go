@@ -38,6 +38,12 @@ func (o *outlet) become(s bmc.PowerState, after time.Duration) {
 	o.reading.State, o.err, o.after = s, nil, after
 }
 
+func (o *outlet) refuses(k bmc.Kind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = refusing(k)
+}
+
 func (o *outlet) Read(ctx context.Context) (bmc.Reading, error) {
 	o.mu.Lock()
 	if o.busy {

@@ -72,7 +72,7 @@ func (l *LockOut) Checked(d bmc.Device, err error) {
 		l.accounts.accepted(d)
 		return
 	}
-	l.accounts.record(d, err, true)
+	l.accounts.record(d, err, true, true)
 }
 
 // ForgetAccounts lets the devices of a host be asked whose account was refused: a person
@@ -116,6 +116,7 @@ type refusedAccount struct {
 	mark     string // in place of the password after a restart
 	err      error
 	at       time.Time
+	reading  bool          // of a reading: that of a command says nothing about what the account may read
 	until    time.Time     // nobody asks before
 	check    times.Backoff // no health check asks before
 }
@@ -132,8 +133,9 @@ const (
 	passwordsKept = 8                 // of one account
 )
 
-// record keeps a refusal of a device, of a health check or of whoever else asks. Other errors say nothing about the account.
-func (a *accounts) record(d bmc.Device, err error, check bool) {
+// record keeps a refusal of a device, of a reading or something else, of a health check or of whoever else asks. Other errors say nothing
+// about the account.
+func (a *accounts) record(d bmc.Device, err error, reading, check bool) {
 	at := account{service: d.Service(), user: d.Username}
 	switch bmc.KindOf(err) {
 	case bmc.KindAuth:
@@ -146,7 +148,7 @@ func (a *accounts) record(d bmc.Device, err error, check bool) {
 	defer a.mu.Unlock()
 	now := time.Now()
 	a.dropOld(now)
-	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, at: now}
+	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, at: now, reading: reading}
 	list := a.refused[at]
 	if i := indexOf(list, at, d.Password); i >= 0 {
 		r.until, r.check = list[i].until, list[i].check
@@ -218,7 +220,7 @@ func (a *accounts) accepted(d bmc.Device) {
 	}
 	at.part = d.Key()
 	if i := indexOf(a.refused[at], at, d.Password); i >= 0 {
-		a.refused[at][i].check = times.Backoff{}
+		a.refused[at][i].check, a.refused[at][i].reading = times.Backoff{}, false
 		signal(a.checked)
 	}
 }
@@ -245,7 +247,7 @@ func (a *accounts) guard(open bmc.Opener) bmc.Opener {
 		if err != nil {
 			return nil, err
 		}
-		return guarded{p, d, a}, nil
+		return guarded{Power: p, device: d, a: a}, nil
 	}
 }
 
@@ -254,16 +256,30 @@ type guarded struct {
 	bmc.Power
 	device bmc.Device
 	a      *accounts
+	// onlyReads: it is read although its account lacks the right to a command.
+	onlyReads bool
+}
+
+// toRead opens devices that are only read, to find one that reads On. An account that may not switch may still read. // I1, I26
+func toRead(open bmc.Opener) bmc.Opener {
+	return func(d bmc.Device) (bmc.Power, error) {
+		p, err := open(d)
+		if g, is := p.(guarded); is {
+			g.onlyReads = true
+			return g, err
+		}
+		return p, err
+	}
 }
 
 // Read implements bmc.Power.
 func (g guarded) Read(ctx context.Context) (bmc.Reading, error) {
-	return ifAllowed(g, func() (bmc.Reading, error) { return g.Power.Read(ctx) })
+	return ifAllowed(g, true, func() (bmc.Reading, error) { return g.Power.Read(ctx) })
 }
 
 // Send implements bmc.Power.
 func (g guarded) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
-	return ifAllowed(g, func() (bmc.Receipt, error) { return g.Power.Send(ctx, c) })
+	return ifAllowed(g, false, func() (bmc.Receipt, error) { return g.Power.Send(ctx, c) })
 }
 
 // Describe implements bmc.Describer. A device that cannot be described reports nothing.
@@ -272,18 +288,19 @@ func (g guarded) Describe(ctx context.Context) (bmc.Description, error) {
 	if !ok {
 		return bmc.Description{}, nil
 	}
-	return ifAllowed(g, func() (bmc.Description, error) { return describer.Describe(ctx) })
+	return ifAllowed(g, false, func() (bmc.Description, error) { return describer.Describe(ctx) })
 }
 
 // ifAllowed asks a device whose account is not refused, and records the answer.
-func ifAllowed[T any](g guarded, ask func() (T, error)) (T, error) {
-	if err := g.a.blocked(g.device); err != nil {
+func ifAllowed[T any](g guarded, reading bool, ask func() (T, error)) (T, error) {
+	r := g.a.refusal(g.device, refusedAccount.heldUntil)
+	if mayRead := g.onlyReads && reading && !r.reading && bmc.KindOf(r.err) == bmc.KindPrivilege; r.err != nil && !mayRead {
 		var none T
-		return none, err
+		return none, r.err
 	}
 	answer, err := ask()
 	if err != nil {
-		g.a.record(g.device, err, false)
+		g.a.record(g.device, err, reading, false)
 	}
 	return answer, err
 }

@@ -221,7 +221,7 @@ func TestOldestPasswordIsForgottenFirstAfterARestart(t *testing.T) {
 		before := newAccounts(state.RefusedAccounts{}, time.Now())
 		with := func(i int) bmc.Device { return outletOf("1", "fence", "wrong "+strconv.Itoa(i)) }
 		for i := range passwordsKept {
-			before.record(with(i), refusing(bmc.KindAuth), false)
+			before.record(with(i), refusing(bmc.KindAuth), true, false)
 			time.Sleep(time.Second)
 		}
 		after := newAccounts(state.RefusedAccounts{Accounts: before.list(time.Now())}, time.Now())
@@ -232,7 +232,7 @@ func TestOldestPasswordIsForgottenFirstAfterARestart(t *testing.T) {
 		for refuses(another) { // one in 256 has the mark of each
 			another++
 		}
-		after.record(with(another), refusing(bmc.KindAuth), false)
+		after.record(with(another), refusing(bmc.KindAuth), true, false)
 		assert.True(t, refuses(passwordsKept-1), "the newest before the restart")
 		kept := after.refused[account{service: with(0).Service(), user: "fence"}]
 		assert.Len(t, kept, passwordsKept)

@@ -97,7 +97,7 @@ func OnAmong(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t Read
 	for i, d := range devices {
 		reads.Go(func() {
 			alone := bmc.Host{Name: h.Name, Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
-			r, s, err := OpenAndRead(ctx, open, alone, 0, t)
+			r, s, err := OpenAndRead(ctx, toRead(open), alone, 0, t)
 			if err != nil {
 				return
 			}
@@ -163,6 +163,14 @@ func (s *Session) LowerLevelOn(since time.Time) string {
 		return level.LowerLevelOn(since)
 	}
 	return ""
+}
+
+// MissingWitnesses is how many devices of lower levels could not be opened with the session, and are no witnesses in it.
+func (s *Session) MissingWitnesses() int {
+	if level, ok := s.conn.(interface{ MissingWitnesses() int }); ok {
+		return level.MissingWitnesses()
+	}
+	return 0
 }
 
 // LevelText names the devices of a power level, for people.

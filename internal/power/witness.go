@@ -55,6 +55,7 @@ type witness struct {
 
 	asked  time.Time // start of the read whose answer counts; zero before the first
 	on     bool      // the answer
+	lastOn time.Time // start of the last read that returned On; zero if none did
 	failed int       // consecutive failed reads
 	// refused: the device refused the account; another try could lock it.
 	refused bool
@@ -89,6 +90,8 @@ func (ws *witnesses) verdict(since, now time.Time) (witnessVerdict, string) {
 	waiting := ""
 	for _, w := range ws.list {
 		switch {
+		case w.refused && w.readOnSince(since): // a device that refuses is not dead
+			return readsOn, w.name
 		case w.refused:
 		case w.asked.Before(oldest):
 			waiting = w.name
@@ -100,6 +103,19 @@ func (ws *witnesses) verdict(since, now time.Time) (witnessVerdict, string) {
 		return noAnswerYet, waiting
 	}
 	return doesNotReadOn, ""
+}
+
+// readOnSince reports whether a read that started at a time or later returned On.
+func (w *witness) readOnSince(t time.Time) bool { return !w.lastOn.IsZero() && !w.lastOn.Before(t) }
+
+// heardOn names a device that has read On since a time, whatever became of it after that; "" if none has.
+func (ws *witnesses) heardOn(since time.Time) string {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if i := slices.IndexFunc(ws.list, func(w *witness) bool { return w.readOnSince(since) }); i >= 0 {
+		return ws.list[i].name
+	}
+	return ""
 }
 
 // startRound starts a round, unless one is in progress or no answer is needed.
@@ -167,7 +183,9 @@ func (ws *witnesses) recordAnswer(w *witness, asked time.Time, r bmc.Reading, er
 	case bmc.KindOf(err).RefusesAccount():
 		w.refused = true
 	case err == nil:
-		w.asked, w.on, w.failed = asked, r.State == bmc.On, 0
+		if w.asked, w.on, w.failed = asked, r.State == bmc.On, 0; w.on {
+			w.lastOn = asked
+		}
 	default:
 		if w.failed++; whole || w.failed > 1 {
 			w.asked, w.on = asked, false
@@ -245,7 +263,7 @@ func (l *levelPower) LowerLevelOn(since time.Time) string {
 		return l.heardOn
 	}
 	for _, ws := range l.witnesses {
-		if v, name := ws.verdict(since, time.Now()); v == readsOn {
+		if name := ws.heardOn(since); name != "" {
 			return name
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -344,5 +345,96 @@ func TestWitnessThatIsNotAsked(t *testing.T) {
 		require.NoError(t, p.Close(t.Context()))
 		require.NoError(t, other.Close(t.Context()))
 		quiet(t, a)
+	})
+}
+
+// A BMC that refused a command, because its account may only read, is still a witness: it is read, and says that the host runs. A right
+// that its reading lacks is asked for once. // I1
+func TestWitnessWhoseAccountMayOnlyRead(t *testing.T) {
+	for _, known := range []string{"since the run tried", "since before a restart"} {
+		synctest.Test(t, func(t *testing.T) {
+			w, device := says(bmc.On), says(bmc.Off)
+			w.refusal = refusing(bmc.KindPrivilege)
+			r := newRack([]*outlet{w}, []*outlet{device})
+			a := newAccounts(state.RefusedAccounts{}, time.Now())
+			first := must.Do(OpenLevel(a.guard(r.open), r.host, 0))(t)
+			_, err := first.Send(t.Context(), bmc.CommandOff)
+			require.Equal(t, bmc.KindPrivilege, bmc.KindOf(err))
+			require.NoError(t, first.Close(t.Context()))
+			if known == "since before a restart" {
+				a = newAccounts(state.RefusedAccounts{Accounts: a.list(time.Now())}, time.Now())
+			}
+
+			l := must.Do(OpenLevel(a.guard(r.open), r.host, 1))(t)
+			must.Do(l.Send(t.Context(), bmc.CommandOff))(t)
+			list, proven := looks(t, l, 2*time.Minute)
+			assert.Zero(t, proven)
+			assert.Equal(t, []bmc.PowerState{bmc.On}, states(list), known)
+			assert.Equal(t, "ipmi://l0-d0:623", OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "nor does the last question before an isolation pass it over")
+			assert.Len(t, w.sent, 1)
+			require.NoError(t, l.Close(t.Context()))
+
+			w.err = refusing(bmc.KindPrivilege)
+			for range 2 {
+				before := w.reads
+				l = must.Do(OpenLevel(a.guard(r.open), r.host, 1))(t)
+				looks(t, l, time.Minute)
+				require.NoError(t, l.Close(t.Context()))
+				assert.LessOrEqual(t, w.reads-before, 1, known)
+			}
+			before := w.reads
+			assert.Empty(t, OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}))
+			assert.Equal(t, before, w.reads)
+			w.become(bmc.On, 0)
+			a.accepted(r.host.Levels[0].Devices[0])
+			assert.NotEmpty(t, OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "a health check has read it since")
+		})
+	}
+}
+
+// A witness that has read On since the Off, and then refuses its account, runs: who is dead refuses nothing. What it said before the
+// Off does not count. // I1, I26
+func TestWitnessThatReadsOnAndThenRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := says(bmc.On)
+		l, device := witnessed(t, w)
+		confirmed := time.Now()
+		assert.Equal(t, bmc.On, readState(t, l))
+		time.Sleep(time.Second)
+		w.refuses(bmc.KindAuth)
+		list, proven := looks(t, l, 2*time.Minute)
+		assert.Zero(t, proven)
+		assert.Equal(t, []bmc.PowerState{bmc.On}, states(list))
+		device.become(bmc.Unknown, 0)
+		assert.Equal(t, bmc.Unknown, readState(t, l))
+		assert.Equal(t, "ipmi://l0-d0:623", l.(*levelPower).LowerLevelOn(confirmed))
+
+		must.Do(l.Send(t.Context(), bmc.CommandOn))(t)
+		must.Do(l.Send(t.Context(), bmc.CommandOff))(t)
+		device.become(bmc.Off, 0)
+		assert.Equal(t, bmc.Off, readState(t, l), "of the Off after that it has said nothing")
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+// An On that a witness read contradicts a confirmation, also when the next reading fails before anybody has asked. // I26
+func TestOnOfAWitnessOutlivesItsFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := says(bmc.On)
+		w.after = 2 * time.Second
+		device := fails(bmc.KindUnreachable)
+		l := newRack([]*outlet{w}, []*outlet{device}).level(t)
+		confirmed := time.Now()
+		time.Sleep(time.Second)
+		_, err := l.Read(within(t, time.Second)) // it is read meanwhile
+		require.Error(t, err)
+		time.Sleep(5 * time.Second)
+		w.become(bmc.On, time.Hour)
+		device.after = 15 * time.Second // an agent that takes long
+		_, err = l.Read(within(t, 20*time.Second))
+		require.Error(t, err)
+		assert.Equal(t, "ipmi://l0-d0:623", l.(*levelPower).LowerLevelOn(confirmed))
+		assert.Empty(t, l.(*levelPower).LowerLevelOn(confirmed.Add(2*time.Second)), "of a later confirmation it says nothing")
+		require.NoError(t, l.Close(t.Context()))
 	})
 }

@@ -59,16 +59,19 @@ func (p *lastConnection) allows(conn net.Conn) bool {
 	return same || next
 }
 
-// mayCarry reports whether req may be sent on conn, and counts actions.
-func (t *transport) mayCarry(req *http.Request, conn net.Conn) bool {
+// mayCarry returns why req may not be sent on conn, nil if it may, and counts actions.
+func (t *transport) mayCarry(req *http.Request, conn net.Conn) error {
 	if !isAction(req) {
-		return true
+		return nil
+	}
+	if err := bmc.Over(req.Context(), time.Now()); err != nil { // I19
+		return err
 	}
 	if isBasic(req) && !t.read.allows(conn) {
-		return false
+		return errOtherConnection
 	}
 	t.carried.Add(1)
-	return true
+	return nil
 }
 
 // minBootTime is less than any BMC needs to restart.

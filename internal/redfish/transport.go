@@ -66,7 +66,7 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 	req.Close = t.seen.endsSilently()
 	var fresh atomic.Bool
 	var conn net.Conn
-	strange := false
+	var refused error
 	var hello handshake
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
@@ -74,19 +74,19 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 		GotConn: func(got httptrace.GotConnInfo) { // called before anything is written, in the goroutine of RoundTrip
 			fresh.Store(!got.Reused)
 			conn = got.Conn
-			if strange = !t.mayCarry(req, conn); strange {
+			if refused = t.mayCarry(req, conn); refused != nil {
 				_ = conn.Close() // req cannot be written to it then
 			}
 		},
 		TLSHandshakeDone: hello.done,
 	}))
 	resp, err := t.base.RoundTrip(traced)
-	if strange {
-		err = errOtherConnection
+	if refused != nil {
+		err = refused
 	}
 	if err != nil {
 		used := conn != nil && !fresh.Load()
-		if strange || used && endedByPeer(err) {
+		if errors.Is(refused, errOtherConnection) || used && endedByPeer(err) {
 			t.seen.lostConnection(time.Now())
 		}
 		t.restart()

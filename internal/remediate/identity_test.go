@@ -269,6 +269,65 @@ func TestRunOfAClusterThatIsGoneCanBeClosed(t *testing.T) {
 	}
 }
 
+// An API server may never answer again, and its BMCs neither: the site was given up. No run stays in step 3 for ever because of that, and a
+// person can close it. When one of them answers, it goes on. // L1
+func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
+	inTheDark := func(s *Observation) { s.Power, s.PowerError, s.OffAccepted = bmc.Reading{}, bmc.KindUnreachable, false }
+	back := func(s *Observation) { on(s); s.PowerError = "" }
+	for name, c := range map[string]struct {
+		abandon  reason.Code
+		see      func(s *Observation)
+		reason   reason.Code
+		returns  func(s *Observation)
+		finishes Step
+	}{
+		"given up, and on":          {reason.Withdrawn, on, reason.APIUnreachable, func(s *Observation) { s.API = APIReachable }, Aborted},
+		"given up, and may not see": {reason.Withdrawn, func(s *Observation) { on(s); s.API = APIForbidden }, reason.APIForbidden, func(s *Observation) { s.API = APIReachable }, Aborted},
+		"given up, in the dark":     {reason.Withdrawn, inTheDark, reason.PowerOnFailed, back, PowerOn},
+		"isolated, in the dark":     {"", inTheDark, reason.PowerOnFailed, back, AwaitNode},
+	} {
+		r, s := begin(PowerOn, time.Hour)
+		r.Limits.RetryInterval, r.Intervened = time.Minute, true
+		s.Node.Exists, s.API, s.Identity = CannotTell, APIUnreachable, Yes
+		c.see(&s)
+		if r.Abandon = c.abandon; c.abandon != "" {
+			r.AbandonTo, r.Reason, r.Isolated = Aborted, c.abandon, time.Time{}
+		}
+		now := noon
+		at := func(after time.Duration) Action {
+			now = now.Add(after)
+			s.At, s.Power.At = now, now
+			next, a, _ := Next(r, s, now)
+			r = next
+			return a
+		}
+		for range 3 {
+			at(time.Minute)
+			assert.Equal(t, PowerOn, r.Step, "%s: it may be a short outage", name)
+		}
+		r.Started = now.Add(-r.Limits.RunTimeout)
+		at(r.Limits.OnDeadline + time.Minute)
+		assert.Equal(t, []any{Waiting, c.reason}, []any{r.Step, r.Reason}, name)
+		at(24 * time.Hour)
+		assert.Equal(t, Waiting, r.Step, name)
+
+		closed, _, _ := Next(func(r Run) Run {
+			r.Abort = &Order{Actor: "uid 0", Reason: "that site is gone", At: now, AsIs: true}
+			return r
+		}(r), s, now)
+		assert.Equal(t, []any{Aborted, reason.ClosedAsIs}, []any{closed.Step, closed.Reason}, name)
+
+		c.returns(&s)
+		if s.API == APIReachable {
+			s.Node = Node{Exists: Yes, UID: r.Target.NodeUID, SystemUUID: r.Target.SystemUUID, BootID: r.Target.BootID}
+		}
+		for range 5 {
+			at(time.Minute)
+		}
+		assert.Equal(t, c.finishes, r.Step, name)
+	}
+}
+
 // A kubeconfig of a separate management cluster may lead to another one, which has no such Machine: that ends no run
 // as if the Machine had been replaced. // I27
 func TestMachineThatAnotherManagementClusterLacksIsNotGone(t *testing.T) {

@@ -17,14 +17,16 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State == bmc.Off && !belowOffLevel(r)
 	on, note := levelOn(r, s, now)
 	stays := on && offSettled(r, s, now)
-	late := timeExpired(s, now, r.Deadline())
+	late, longLate := timeExpired(s, now, r.Deadline()), timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout))
 	if believedOff && falseOffReason(r, s) == "" {
 		r = recordOffLease(r, s, now)
 	}
 	switch {
 	case stays && r.Level > 0:
 		return previousLevel(r, s, note, now)
-	case stays && r.Abandon != "" && s.OtherCluster && timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout)): // its own may never answer again // L1
+	case stays && r.Abandon != "" && longLate && s.API == APIForbidden:
+		return stop(r, reason.APIForbidden, "the API server forbids what the run needs; its host is On", now)
+	case stays && r.Abandon != "" && longLate && s.API != APIReachable: // it may never answer again // L1
 		return stop(r, reason.APIUnreachable, apiLostNote(s)+"; its host is On", now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)
@@ -34,7 +36,7 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return holdAddressChanged(r, now)
 	case !on && leftToOther(r) && (late || powerLockFree(r, s)):
 		return waitForOther(r, now)
-	case late && !on && daemonWasAway(r, s, now):
+	case late && !on && daemonWasAway(r, s, now) && !(longLate && inTheDark(s)):
 		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts
 		return anew, Nothing, poll
@@ -46,6 +48,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return stop(r, r.Reason, r.Note, now)
 	case late && !on && s.OwnerWantsOff: // that is no defect for which the Machine is to be replaced
 		return waitForOwner(r, now)
+	case late && !on && inTheDark(s): // nothing shows that its Machine is to be replaced // L1
+		return stop(r, reason.PowerOnFailed, "neither BMC nor API server answered, so no On was sent; the run goes on when the BMC answers", now)
 	case late && !on:
 		r.Reason, r.Note = reason.PowerOnFailed, "the host was not read On in time; last read: "+powerReadText(s)
 		return enter(r, Reprovision, r.Note, now)

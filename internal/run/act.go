@@ -43,6 +43,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 		var why string
 		if d, why = w.lastMoment(ctx, d); why != "" {
 			w.emitNotDone(a, why)
+			w.saveContradiction(ctx)
 			return
 		}
 	}
@@ -366,7 +367,7 @@ func (w *worker) whyCutOff(ctx context.Context, d decision, checked time.Time) s
 	case standsOnProof(w.run, d.action):
 		reading, cancel := context.WithDeadline(ctx, w.power.session.Proof.Until()) // a longer read would let the write go on with an old proof
 		defer cancel()
-		return w.power.proofLost(reading)
+		return w.power.proofLost(reading, w.run)
 	}
 	checking, cancel := context.WithDeadline(ctx, checked.Add(power.ProofMaxAge))
 	defer cancel()

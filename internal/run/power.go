@@ -30,6 +30,8 @@ type powerAccess struct {
 	// contradiction names a power level that read On while a person confirms that the host is
 	// off. It is "" if none did. // I26
 	contradiction string
+	// heardFrom is since when an On counts against the confirmation of the time confirmedAt.
+	confirmedAt, heardFrom time.Time
 	// opening is called before a level is opened with whose devices a session is kept.
 	opening func(ctx context.Context) error
 }
@@ -42,11 +44,13 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		return seen, nil
 	}
 	seen.Level, p.readError = run.Level, nil
-	if !run.HasConfirmation() {
+	if run.HasConfirmation() {
+		p.since(run)
+	} else {
 		p.contradiction = ""
 	}
-	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run)) {
-		p.drop(ctx) // the account may be accepted by now, or is another
+	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run) || p.findsWitness(ctx, run)) {
+		p.drop(ctx, run) // the account may be accepted by now, or is another
 	}
 	if p.session == nil {
 		if err := p.open(ctx, run); err != nil {
@@ -66,9 +70,8 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
-		if run.HasConfirmation() { // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
-			p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
-		}
+		p.noteOn(run, r)
+		p.contradiction = p.heardOn(run) // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
 		seen.LowerLevelOn = p.contradiction
 	}
 	seen.Proof, seen.OffAccepted = s.Proof, s.Accepted.OffAccepted()
@@ -90,9 +93,10 @@ func (p *powerAccess) open(ctx context.Context, run remediate.Run) error {
 	return err
 }
 
-// drop ends the session, if there is one.
-func (p *powerAccess) drop(ctx context.Context) {
+// drop ends the session, if there is one. What its witnesses have read On since the last look is kept. // I26
+func (p *powerAccess) drop(ctx context.Context, run remediate.Run) {
 	if p.session != nil {
+		p.contradiction = p.heardOn(run)
 		p.session.Close(ctx)
 		p.session = nil
 	}
@@ -108,6 +112,25 @@ func (p *powerAccess) lockedOut(ctx context.Context, run remediate.Run) bool {
 	return p.opt.LockOut.Refuses(h.Levels[p.session.Level]) != nil
 }
 
+// findsWitness reports whether a device of a lower level that could not be opened with the session, perhaps because its Secret could not be
+// read, can be opened by now. What was proven without it is proven again. // I1
+func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool {
+	missing := p.session.MissingWitnesses()
+	if missing == 0 || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
+		return false
+	}
+	h, err := p.opt.Hosts.Find(ctx, run.Target)
+	if err != nil {
+		return false
+	}
+	s, err := power.Open(p.opt.Open, h, run.Level, p.opt.Timing)
+	if err != nil {
+		return false
+	}
+	defer s.Close(ctx)
+	return s.MissingWitnesses() < missing
+}
+
 // retryAccount tries the credentials again even if they were refused: a person who gives an
 // order may have corrected them.
 func (p *powerAccess) retryAccount(ctx context.Context, run remediate.Run) {
@@ -115,7 +138,7 @@ func (p *powerAccess) retryAccount(ctx context.Context, run remediate.Run) {
 		p.opt.LockOut.ForgetAccounts(h)
 	}
 	if p.session != nil && p.session.AccountRefused {
-		p.drop(ctx)
+		p.drop(ctx, run)
 	}
 }
 
@@ -136,9 +159,11 @@ func (p *powerAccess) proven(run remediate.Run, a remediate.Action, seen remedia
 }
 
 // proofLost reads once more, and returns why the host is no longer proven off. It is "" if the
-// host still is. // I1
-func (p *powerAccess) proofLost(ctx context.Context) string {
-	if _, err := p.session.Read(ctx); err != nil {
+// host still is. An On that it reads also contradicts a person's confirmation: no look may see it again. // I1, I26
+func (p *powerAccess) proofLost(ctx context.Context, run remediate.Run) string {
+	r, err := p.session.Read(ctx)
+	p.noteOn(run, r)
+	if err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
 	if !p.session.Accepted.OffAccepted() || !p.session.Proof.Proven(time.Now()) {
@@ -176,9 +201,48 @@ const finalReadTimeout = 2 * time.Second
 func (p *powerAccess) contradicts(ctx context.Context, run remediate.Run) string {
 	if run.HasConfirmation() && p.contradiction == "" {
 		p.contradiction, _ = p.readAll(ctx, run, run.Level) // the final read asks those that cannot be asked now
-		p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
+		p.contradiction = p.heardOn(run)
 	}
 	return p.contradiction
+}
+
+// noteOn keeps an On that the run's own level has read while a person confirms that the host is off. // I26
+func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading) {
+	if r.State == bmc.On && run.HasConfirmation() {
+		p.contradiction = cmp.Or(p.contradiction, power.LevelText(p.session.Host, p.session.Level)+" reads On")
+	}
+}
+
+// since is when a person confirmed that the host is off, or when this process first knew of that, if the clock that told the time was
+// ahead. // I16, I26
+func (p *powerAccess) since(run remediate.Run) time.Time {
+	if at := run.Confirmed.At; !at.Equal(p.confirmedAt) {
+		if p.confirmedAt, p.heardFrom = at, time.Now(); at.Before(p.heardFrom) {
+			p.heardFrom = at
+		}
+	}
+	return p.heardFrom
+}
+
+// heardOn returns what has read On since a person confirmed that the host is off; "" if nothing has, or nobody does. // I26
+func (p *powerAccess) heardOn(run remediate.Run) string {
+	if !run.HasConfirmation() {
+		return ""
+	}
+	return cmp.Or(p.contradiction, p.witnessOn(run), p.checkedOn(run))
+}
+
+// checkedOn returns which device of the host a BMC health check has read On since the confirmation, by itself or for a person; "" if none. // I26
+func (p *powerAccess) checkedOn(run remediate.Run) string {
+	if p.opt.LastChecks == nil || run.Target.Host == "" {
+		return ""
+	}
+	for _, last := range p.opt.LastChecks(p.opt.Name, run.Target.Host) {
+		if last.Power == bmc.On && last.At.After(p.since(run)) && last.Identity != guard.IdentityDiffers {
+			return fmt.Sprintf("the BMC health check found that power level %d reads On", last.Level+1)
+		}
+	}
+	return ""
 }
 
 // witnessOn returns which witness of the session has read On since the confirmation: a BMC that
@@ -187,19 +251,30 @@ func (p *powerAccess) witnessOn(run remediate.Run) string {
 	if p.session == nil {
 		return ""
 	}
-	name := p.session.LowerLevelOn(run.Confirmed.At)
+	name := p.session.LowerLevelOn(p.since(run))
 	if name == "" {
 		return ""
 	}
 	return name + " reads On"
 }
 
+// find finds the run's host. The session knows the passwords already, so that no slow API server keeps anybody from asking a BMC. // I26
+func (p *powerAccess) find(ctx context.Context, run remediate.Run) (bmc.Host, error) {
+	if s := p.session; s != nil && s.MissingWitnesses() == 0 {
+		h, err := p.opt.Hosts.FindBare(ctx, run.Target)
+		if err != nil || h.SameButAccess(&s.Host) {
+			return s.Host, err
+		}
+	}
+	return p.opt.Hosts.Find(ctx, run.Target)
+}
+
 // readAll reads the power levels below end at the same time, and names one that reads On. A host
 // without a usable entry has no level to read, as when the person confirmed. An error means that
 // the search for the entry was interrupted.
 func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (on string, err error) {
-	h, err := p.opt.Hosts.Find(ctx, run.Target)
-	if err != nil {
+	h, err := p.find(ctx, run)
+	if err != nil || ctx.Err() != nil { // a Secret that was not read in time says nothing about its BMC
 		return "", ctx.Err()
 	}
 	results := make([]string, min(end, len(h.Levels)))
@@ -223,7 +298,7 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remediate.Action) string {
 	switch {
 	case standsOnProof(run, a):
-		return p.renewProof(ctx)
+		return p.renewProof(ctx, run)
 	case a == remediate.IsolateNode:
 		return p.finalReadOfAll(ctx, run)
 	}
@@ -241,12 +316,12 @@ const proofLeft = 2 * writeCheck
 // renewProof reads once more if the proof would end before the write is checked for the first time: the API server may carry it out
 // until then. It returns why the host is no longer proven off; a proof that has ended already is for others to refuse. The read has all its
 // time: nothing is under way that an old proof would let go on. // I1
-func (p *powerAccess) renewProof(ctx context.Context) string {
+func (p *powerAccess) renewProof(ctx context.Context, run remediate.Run) string {
 	now := time.Now()
 	if p.session == nil || !p.session.Proof.Proven(now) || p.session.Proof.Proven(now.Add(proofLeft)) {
 		return ""
 	}
-	return p.proofLost(ctx)
+	return p.proofLost(ctx, run)
 }
 
 // finalReadOfAll reads all levels, the run's as well. The next look shows a contradiction to
@@ -255,7 +330,7 @@ func (p *powerAccess) finalReadOfAll(ctx context.Context, run remediate.Run) str
 	reading, cancel := context.WithTimeout(ctx, finalReadTimeout)
 	defer cancel()
 	on, err := p.readAll(reading, run, run.Level+1)
-	p.contradiction = cmp.Or(on, p.witnessOn(run))
+	p.contradiction = cmp.Or(on, p.heardOn(run))
 	switch {
 	case p.contradiction != "":
 		return p.contradiction

@@ -72,7 +72,9 @@ type Options struct {
 	LockOut *power.LockOut
 	Open    bmc.Opener
 	Timing  power.ReadTiming
-	Emit    func(event.Event)
+	// LastChecks returns what the BMC health check knows of a host. nil if there is none.
+	LastChecks func(cluster, host string) []hosts.LastCheck
+	Emit       func(event.Event)
 }
 
 // Runner carries out the open runs of one cluster, each in a goroutine of its own.
@@ -282,6 +284,7 @@ func (w *worker) loop(ctx context.Context) {
 		var d decision
 		d.seen, d.backups, d.backup = w.look(ctx)
 		if ctx.Err() != nil { // the look was interrupted, so it proves nothing
+			w.saveContradiction(ctx)
 			return
 		}
 		w.takeOrders(ctx) // a look can be slow
@@ -320,7 +323,7 @@ func (w *worker) loop(ctx context.Context) {
 }
 
 func (w *worker) end(ctx context.Context) {
-	w.power.drop(ctx)
+	w.power.drop(ctx, w.run)
 	defer w.unlockNode(ctx) // last: nobody waits for it
 	w.r.mu.Lock()
 	delete(w.r.workers, w.id)
@@ -499,6 +502,20 @@ func (w *worker) apply(ctx context.Context, ev event.Event, next remediate.Run) 
 	w.r.emit(ev)
 	w.run = saved
 	return nil
+}
+
+// saveContradiction saves at once that a power level has read On although a person confirms that the host is off: the look that would show it
+// may take long, and the next process may not read it. // I26
+func (w *worker) saveContradiction(ctx context.Context) {
+	on := w.power.heardOn(w.run)
+	if on == "" {
+		return
+	}
+	clock, _ := w.r.opt.Cluster.Clock()
+	next, _, _ := remediate.Next(w.run, remediate.Observation{Level: w.run.Level, LowerLevelOn: on, Clock: clock}, time.Now())
+	if next.Step == remediate.Held && !w.commit(ctx, next) {
+		w.keepHeld(next)
+	}
 }
 
 // keepHeld keeps next, which could not be saved, if it is a step into Held, or to another reason there:

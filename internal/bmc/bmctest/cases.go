@@ -90,6 +90,29 @@ func acceptedIsNoProof(t T, d Driver, w *World) {
 	}
 }
 
+// overtime is the ctx of a process that was frozen: its time is over, and nothing has noticed that yet.
+type overtime struct {
+	context.Context
+	over time.Time
+}
+
+func (o overtime) Deadline() (time.Time, bool) { return o.over, true }
+
+// timeIsOver: another process may own the host by now, and have switched it on. // I19
+func timeIsOver(t T, d Driver, w *World) {
+	u := use(t, d, w)
+	defer u.close()
+	assert.Equal(t, bmc.On, u.read().State) // a session is open
+	ctx, cancel := context.WithTimeout(t.Context(), d.Patience)
+	defer cancel()
+	_, err := u.p.Send(overtime{ctx, time.Now().Add(-time.Second)}, bmc.CommandOff)
+	require.Error(t, err)
+	assert.Equal(t, bmc.SentNo, u.typed(err).Sent)
+	assert.Equal(t, bmc.KindUnreachable, u.typed(err).Kind)
+	assert.Equal(t, bmc.On, u.read().State)
+	assert.True(t, w.On())
+}
+
 func lateOff(t T, d Driver, w *World) {
 	const late = time.Second
 	require.NoError(t, w.LateOff(late))

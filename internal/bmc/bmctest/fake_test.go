@@ -259,6 +259,9 @@ func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error
 	if err := p.reach(ctx, op); err != nil {
 		return bmc.Receipt{}, err
 	}
+	if err := bmc.Over(ctx, time.Now()); err != nil && m != "a process that was frozen goes on" {
+		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, bmc.SentNo, err)
+	}
 	err := p.bmc.control(c)
 	p.bmc.mu.Lock()
 	lost, cut := p.bmc.loseAnswer, p.bmc.cutBodies
@@ -428,6 +431,7 @@ func TestSuiteCatches(t *testing.T) {
 		"a wrong password is tried on":      {"password tries"},
 		"close tries the password":          {"password tries"},
 		"a lost answer is told as not sent": {"lost answer"},
+		"a process that was frozen goes on": {"time is over"},
 		"one error is the end":              {"hang"},
 		"a lost request is the end":         {"bad network"},
 		"a lost session is the end":         {"restart in mid-command"},

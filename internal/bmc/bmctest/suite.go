@@ -103,6 +103,7 @@ var cases = []suiteCase{
 	{"status without a body", []string{"CutBodies"}, statusWithoutBody},
 	{"refusal without a body", []string{"CutBodies"}, refusalWithoutBody},
 	{"connections end without a word", []string{"CloseSilently"}, silentEnds},
+	{"time is over", nil, timeIsOver},
 	{"lost answer", []string{"LoseAnswer"}, lostAnswer},
 	{"wrong password", nil, wrongPassword},
 	{"password tries", []string{"Logins"}, passwordTries},
