@@ -27,7 +27,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build programs test test-programs test-race test-package test-shipped test-engine test-sim test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
+.PHONY: help build programs test test-programs test-watch test-race test-package test-shipped test-engine test-virtual test-sim test-heavy test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -70,13 +70,16 @@ NICE := GOGC=200 nice
 TESTFLAGS := -vet=off -count=1 -timeout 40m $(FLAGS) -ldflags='-s -w'
 test: export FENCED_PROGRAMS := $(CURDIR)/bin/test
 test: controlplane programs ## run every test, with the race detector where anything can race; every seed is fixed
-	$(MAKE) --no-print-directory -j6 test-programs test-race test-package test-engine test-sim test-alone
+	$(MAKE) --no-print-directory -j9 test-programs test-watch test-race test-package test-engine test-virtual test-sim test-heavy test-alone
 
 test-programs:
 	$(STATIC) $(GO) test $(TESTFLAGS) -p 2 $(PROGRAMS)
 
+test-watch:
+	$(GO) test $(TESTFLAGS) -race -skip '$(HEAVY)' ./internal/k8swatch
+
 test-race:
-	SIM_SEEDS=1 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(HEAVY)|$(LOOKS)' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
+	SIM_SEEDS=1 nice $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(HEAVY)|$(LOOKS)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine ./internal/k8swatch))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 	$(STATIC) $(GO) -C packaging/tools test -vet=off -count=1 $(FLAGS) ./...
@@ -86,15 +89,19 @@ test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 # In virtual time one goroutine waits for the other, and on two processors each wakes the other one: engine and simulation have one. The other parts fill the second.
 test-engine:
 	$(NICE) $(GO) test $(TESTFLAGS) -race -run "$(NAMED)" ./internal/engine
+
+test-virtual:
 	$(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) -skip "$(NAMED)" ./internal/engine
+
+test-sim:
+	SIM_FIRST=2 SIM_SEEDS=19 $(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) ./test/sim
+
+test-heavy:
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 -run "$(HEAVY)" $(HEAVYIN)
 
 test-alone:
 	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 $(PLAIN) $(HARNESS)
 	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -run "$(LOOKS)" ./cmd/fencectl
-
-test-sim: # a part of its own, because it takes long
-	SIM_FIRST=2 SIM_SEEDS=19 $(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) ./test/sim
-	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 -run "$(HEAVY)" $(HEAVYIN)
 
 # The RPM is built first; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -225,7 +232,7 @@ install: build ## install below DESTDIR with PREFIX
 ci: export FENCED_PROGRAMS := $(CURDIR)/bin/test
 ci: deps controlplane programs ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
 	RPM_PAYLOAD=w1.zstdio FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm \
-	  $(MAKE) --no-print-directory -j7 test-programs test-race test-shipped test-engine test-sim test-alone lint build vuln-if-reachable
+	  $(MAKE) --no-print-directory -j12 test-programs test-watch test-race test-shipped test-engine test-virtual test-sim test-heavy test-alone lint build vuln-if-reachable
 
 test-shipped: rpm
 	$(MAKE) --no-print-directory test-package

@@ -83,6 +83,11 @@ var mutants = []mutant{
 	{name: "says another version", answer: says(`v1\.36\.3`, "v1.0.0"), rows: []string{"the version is"}},
 	{name: "discovers another resource", answer: says(`"widgets"`, `"gadgets"`), rows: []string{"discovery lists"}},
 	{name: "names another object", answer: says("nobody", "somebody"), rows: []string{"a missing object"}},
+	{name: "has nothing in its cache", request: func(r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Query().Get("resourceVersion") == "0" {
+			r.URL.Path += "-of-old"
+		}
+	}, rows: []string{"an object may be read as"}},
 	{name: "answers with a Status for a missing kind", answer: says("404 page not found", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), rows: []string{"a missing kind"}},
 	{name: "has no active namespaces", answer: says(`"Active"`, `"Terminating"`), rows: []string{"the cluster has the namespaces"}},
 	{name: "knows JSON alone", request: header("Accept", "application/json"), rows: []string{"an object is the same in protobuf", "a watch is in protobuf", "custom resources are in JSON"}},

@@ -122,6 +122,15 @@ var readRows = []row{
 		assert.Equal(t, "nobody", status(t, err).Details.Name)
 		_, err = a.widgets("default").Get(t.Context(), "nobody", metav1.GetOptions{})
 		assert.EqualError(t, err, `widgets.conformance.fenced.io "nobody" not found`)
+		_, err = a.typed.CoreV1().Nodes().Get(t.Context(), "nobody", metav1.GetOptions{ResourceVersion: "0"})
+		assert.True(t, apierrors.IsNotFound(err), err)
+	}},
+	{"an object may be read as the server's cache has it", func(t T, a *api) {
+		n := a.node(t, nil)
+		require.Eventually(t, func() bool {
+			read, err := a.typed.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{ResourceVersion: "0"})
+			return err == nil && read.UID == n.UID
+		}, time.Minute, 10*time.Millisecond)
 	}},
 	{"a missing kind is a 404 that is not of the server's own words", func(t T, a *api) {
 		_, err := a.dynamic.Resource(widgets.GroupVersion().WithResource("gadgets")).List(t.Context(), metav1.ListOptions{})

@@ -165,6 +165,16 @@ func (s *scale) build() (err error) {
 const scaleConfiguration = configuration + `power: {offDeadline: 1m}
 `
 
+// scaleStartTime is startTime for half a million Nodes, whose API has the same two processors.
+const scaleStartTime = 20 * time.Minute
+
+// scaleSettings are those of the configuration that differ here. The one namespace that the daemon reads is not a tenant's: its checks may have more than
+// 100,000 targets.
+func scaleSettings(sweep time.Duration) *strings.Replacer {
+	return strings.NewReplacer("sweep: {interval: 0s}", fmt.Sprintf("sweep: {interval: %s}", sweep),
+		"mode: evaluate}", fmt.Sprintf("mode: evaluate, namespaces: [%s]}", rig.Namespace))
+}
+
 // hostsInFile is how many entries a file of hosts.d has, as those of a few racks.
 const hostsInFile = 1000
 
@@ -218,8 +228,7 @@ func (s *scale) measure(ctx context.Context) error {
 
 func (s *scale) start(ctx context.Context, sweep time.Duration, healthy int) (*process, time.Duration, error) {
 	text := fmt.Sprintf(scaleConfiguration, clusterName, s.fleet.Kubeconfig, s.path("fenced.sock"), 2*s.Samples+1)
-	text = strings.Replace(text, "sweep: {interval: 0s}", fmt.Sprintf("sweep: {interval: %s}", sweep), 1)
-	if err := os.WriteFile(s.path("fenced.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(s.path("fenced.yaml"), []byte(scaleSettings(sweep).Replace(text)), 0o600); err != nil {
 		return nil, 0, fmt.Errorf("write the configuration: %w", err)
 	}
 	s.tell("starting fenced under %d updates/s", s.Rate)
@@ -512,7 +521,7 @@ func (s *scale) withSweep(ctx context.Context) error {
 
 // awaitEvaluated polls the control socket until so many targets are evaluated and healthy.
 func awaitEvaluated(ctx context.Context, p *process, socket string, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, scaleStartTime)
 	defer cancel()
 	client := api.New(socket)
 	defer client.End()

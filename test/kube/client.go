@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -214,6 +215,19 @@ func (c *Client) Groups(ctx context.Context) ([]metav1.APIGroup, error) {
 		return nil, fmt.Errorf("list the API groups: %w", err)
 	}
 	return list.Groups, nil
+}
+
+// Serves reports whether the API server serves a kind in this version.
+func (c *Client) Serves(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	var list metav1.APIResourceList
+	err := c.get(ctx, "/apis/"+gvk.GroupVersion().String(), &list)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list the resources of %s: %w", gvk.GroupVersion(), err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == gvk.Kind }), nil
 }
 
 // Resources are the resources of all versions, the preferred version of each group first. A group that goes away meanwhile has none.

@@ -110,6 +110,12 @@ func (c *ControlPlane) installDefinitions(ctx context.Context, defs []*unstructu
 			return err
 		}
 	}
+	c.mapper.Reset() // it asks for everything, which is dozens of requests: once is enough in nearly all cases
+	for _, def := range defs {
+		if err := wait(ctx, "CRD "+def.GetName()+" to be in discovery", func() (bool, error) { return c.maps(ctx, def) }); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -130,21 +136,29 @@ func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
 	return nil
 }
 
-// serves reports whether discovery shows the kind. Clients and the mapper use discovery, which shows a
-// kind a moment after its definition is Established.
+// serves reports whether the API server serves the kind, which it does a moment after its definition is Established.
 func (c *ControlPlane) serves(ctx context.Context, def *unstructured.Unstructured) (bool, error) {
 	crd, err := c.dynamic.Resource(crdResource).Get(ctx, def.GetName(), metav1.GetOptions{})
 	if err != nil || !established(crd) {
 		return false, err
 	}
-	group, _, _ := unstructured.NestedString(def.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(def.Object, "spec", "names", "kind")
-	c.mapper.Reset()
-	_, err = c.mapper.RESTMapping(ctx, schema.GroupKind{Group: group, Kind: kind}, versionOf(def))
+	return c.client.Serves(ctx, kindOf(def).WithVersion(versionOf(def)))
+}
+
+// maps reports whether discovery shows the kind, which clients and the mapper use: its list of groups is yet a moment later.
+func (c *ControlPlane) maps(ctx context.Context, def *unstructured.Unstructured) (bool, error) {
+	_, err := c.mapper.RESTMapping(ctx, kindOf(def), versionOf(def))
 	if meta.IsNoMatchError(err) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// kindOf is the kind that a definition defines.
+func kindOf(def *unstructured.Unstructured) schema.GroupKind {
+	group, _, _ := unstructured.NestedString(def.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(def.Object, "spec", "names", "kind")
+	return schema.GroupKind{Group: group, Kind: kind}
 }
 
 // versionOf returns the first version of a definition that is served.

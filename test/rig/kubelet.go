@@ -255,7 +255,7 @@ func (b *boot) reportReady(ctx context.Context) error {
 
 func (b *boot) report(ctx context.Context, ready corev1.ConditionStatus, message string) error {
 	nodes := b.client.CoreV1().Nodes()
-	node, err := nodes.Get(ctx, b.opts.NodeName, metav1.GetOptions{})
+	node, err := nodes.Get(ctx, b.opts.NodeName, metav1.GetOptions{ResourceVersion: "0"}) // like a kubelet, from the API server's cache
 	if err != nil {
 		return fmt.Errorf("get Node %s: %w", b.opts.NodeName, err)
 	}

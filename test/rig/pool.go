@@ -30,8 +30,9 @@ type Pool struct {
 type loan struct {
 	pool    *Pool // nil once it cannot go back
 	content map[string]stored
-	groups  []string // that the API server serves
-	audited int      // the length of the audit log when its borrower got it
+	groups  []string                      // that the API server serves
+	watched []schema.GroupVersionResource // those of which it has a cache
+	audited int                           // the length of the audit log when its borrower got it
 }
 
 // stored is what etcd has for a key.
@@ -104,6 +105,9 @@ func (c *ControlPlane) lend(ctx context.Context, p *Pool) (err error) {
 	if c.loan == nil {
 		c.loan = &loan{pool: p}
 		if c.loan.groups, err = c.groups(ctx); err != nil {
+			return err
+		}
+		if c.loan.watched, err = c.watched(ctx); err != nil {
 			return err
 		}
 		if c.loan.content, err = c.content(ctx); err != nil {
@@ -309,24 +313,32 @@ func (c *ControlPlane) awaitRights(ctx context.Context) error {
 	return nil
 }
 
-// awaitCaches returns when the API server's caches hold what etcd holds: a list that names no version is that new.
-func (c *ControlPlane) awaitCaches(ctx context.Context) error {
+// watched are the resources that can be listed and watched: of them the API server has caches.
+func (c *ControlPlane) watched(ctx context.Context) ([]schema.GroupVersionResource, error) {
 	lists, err := c.client.Resources(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var all []schema.GroupVersionResource
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			return fmt.Errorf("list the API's resources: %w", err)
+			return nil, fmt.Errorf("list the API's resources: %w", err)
 		}
 		for _, r := range list.APIResources {
-			if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
-				continue
+			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") {
+				all = append(all, group.WithResource(r.Name))
 			}
-			if _, err := c.dynamic.Resource(group.WithResource(r.Name)).List(ctx, metav1.ListOptions{}); err != nil {
-				return fmt.Errorf("list %s: %w", r.Name, err)
-			}
+		}
+	}
+	return all, nil
+}
+
+// awaitCaches returns when the API server's caches hold what etcd holds: a list that names no version is that new.
+func (c *ControlPlane) awaitCaches(ctx context.Context) error {
+	for _, r := range c.loan.watched {
+		if _, err := c.dynamic.Resource(r).List(ctx, metav1.ListOptions{}); err != nil {
+			return fmt.Errorf("list %s: %w", r, err)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -142,7 +143,8 @@ func (c *ControlPlane) await(ctx context.Context, p *process, url string, cert *
 	if cert != nil {
 		conf.Certificates = []tls.Certificate{*cert}
 	}
-	transport := &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}
+	transport := &http.Transport{TLSClientConfig: conf}
+	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: 2 * time.Second}
 	for {
 		if ok := answers(ctx, client, url); ok {
@@ -153,7 +155,7 @@ func (c *ControlPlane) await(ctx context.Context, p *process, url string, cert *
 			return fmt.Errorf("%s ended while it started (%s)%s", p.name, p.cmd.ProcessState, p.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s to be ready: %w%s", p.name, ctx.Err(), p.tail())
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(150 * time.Millisecond): // each answer of an API server that is not ready is a hundred checks
 		}
 	}
 }
@@ -167,7 +169,8 @@ func answers(ctx context.Context, client *http.Client, url string) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close() // only the status is needed
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // only the status is needed, and the connection again
+	_ = resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
 }
 
