@@ -15,6 +15,7 @@ import (
 // Objects holds what the watch shows of one cluster, and what the checks find in it. A method needs no other lock.
 type Objects struct {
 	cluster string
+	started time.Time // of the daemon
 
 	mu          sync.Mutex
 	ledger      *policy.Ledger

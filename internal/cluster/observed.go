@@ -121,6 +121,14 @@ type checkKey struct {
 // storms holds the state of each check's storm recovery. The lock of the Objects protects it.
 type storms map[checkKey]policy.Storm
 
+// assumed applies applyTo to changes.
+func (s storms) assumed(changes []policy.Change, seenSince time.Time) []policy.Change {
+	for i := range changes {
+		s.applyTo(&changes[i], seenSince)
+	}
+	return changes
+}
+
 // applyTo copies the known storm state into a check that was read again. Without a known one it assumes a storm whose
 // cooldown began at seenSince, which is when this daemon started, or when its view became complete after an outage.
 func (s storms) applyTo(ch *policy.Change, seenSince time.Time) {
@@ -172,7 +180,7 @@ type Files struct {
 }
 
 // ReplaceFiles replaces the checks and budgets from files. A check of the same name keeps the
-// state of its storm, on whatever line it stands now.
+// state of its storm, on whatever line it stands now. One that is new may have had one before this daemon started.
 func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,7 +196,11 @@ func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 		if storm, known := was[CheckID(checks[i].ID())]; known {
 			checks[i].Storm = storm
 			o.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
+			continue
 		}
+		found := policy.Change{Value: &checks[i]}
+		o.storms.applyTo(&found, o.started)
+		checks[i] = *found.Value.(*policy.Check)
 	}
 	o.ledger.SetFiles(now, checks, f.Budgets)
 	o.filesRefused = f.Refused
