@@ -324,7 +324,8 @@ func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard
 		}
 	}
 	if o := a.Draft.Origin; o != nil && o.Controller != "" {
-		s := rs.deletionsOf(o.Controller, known.lastGood[o.Controller])
+		of := controllerOf(a.Draft.Target.MachineAPI, a.Draft.Target.Namespace, o.Controller)
+		s := rs.deletionsOf(of, known.lastGood[of])
 		d.Last, d.FailedReplacements = s.last, s.failed
 		if o.NeverReady && s.replaces(*o) {
 			d.FailedReplacements++
@@ -379,11 +380,11 @@ type deletions struct {
 
 // deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
 // newest of its Machines was created that is known to have been Ready.
-func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) {
+func (rs runs) deletionsOf(of controller, lastGood time.Time) (s deletions) {
 	var ended []*remediate.Run // with the deletion of a Machine
 	for _, r := range rs.byID {
 		at := r.MachineDeletedAt()
-		if at.IsZero() || r.Origin == nil || r.Origin.Controller != controller {
+		if at.IsZero() || r.Origin == nil || controllerOf(r.Target.MachineAPI, r.Target.Namespace, r.Origin.Controller) != of {
 			continue
 		}
 		ended = append(ended, r)

@@ -45,7 +45,7 @@ func New(opt Options, started time.Time) *Model {
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.deleteControlPlane = opt.Rules.DeleteControlPlaneMachines
 	c := &Model{Options: opt, Started: started,
-		Objects: &Objects{cluster: opt.Name, started: started, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[string]time.Time{}}},
+		Objects: &Objects{cluster: opt.Name, started: started, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[controller]time.Time{}}},
 		Runs:    &Runs{cluster: opt.Name, runs: newRuns(), changed: true},
 	}
 	c.Objects.ledger.Apply(started, c.Objects.storms.assumed(fromFiles(opt), started)...)
@@ -119,11 +119,7 @@ func (c *Model) Forget(ended, recent time.Time) {
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ bool) bool { return c.Runs.byID[id] == nil })
-	machines := map[string]bool{}
-	for m := range c.Objects.ledger.Machines() {
-		machines[m.UID] = true
-	}
-	maps.DeleteFunc(c.Objects.replacements.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
+	c.Objects.replacements.forget(c.Objects.ledger)
 	maps.DeleteFunc(c.Objects.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -51,9 +52,27 @@ func ReadyCondition(n *policy.Node) (status string, at time.Time) {
 // protects it.
 type replacements struct {
 	neverReady map[string]bool // by UID of the Machine
-	// lastGood is when the newest Machine was created that has been Ready, by UID of its
-	// controller.
-	lastGood map[string]time.Time
+	// lastGood is when the newest Machine was created that has been Ready.
+	lastGood map[controller]time.Time
+}
+
+// controller is the owner that recreates Machines. It is in their namespace: whoever may write Machines in another one may name any UID
+// there, and says nothing about the Machines here. // I11
+type controller struct{ apiGroup, namespace, uid string }
+
+func controllerOf(apiVersion, namespace, uid string) controller {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return controller{group, namespace, uid}
+}
+
+// forget removes what is about Machines that are gone, and about controllers of which no Machine is left.
+func (s replacements) forget(l *policy.Ledger) {
+	machines, controllers := map[string]bool{}, map[controller]bool{}
+	for m := range l.Machines() {
+		machines[m.UID], controllers[controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID)] = true, true
+	}
+	maps.DeleteFunc(s.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
+	maps.DeleteFunc(s.lastGood, func(of controller, _ time.Time) bool { return !controllers[of] })
 }
 
 // recordNew records the Machines that are seen for the first time. Call it before the ledger
@@ -99,7 +118,7 @@ func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 		return
 	}
 	delete(s.neverReady, m.UID)
-	if of := m.ControllerOwner.UID; of != "" {
+	if of := controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID); of.uid != "" {
 		s.lastGood[of] = times.Later(s.lastGood[of], m.Created)
 	}
 }
