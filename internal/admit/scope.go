@@ -38,7 +38,7 @@ func scopeOf(o Options) state.Scope {
 	}
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
-		s.Checks[policy.DisruptionBudgetKind+" "+b.Name] += limits + digestOf(b.SelectsMachines, b.MaxUnavailable.String(), b.Selector) // two files may have one of this name
+		s.Checks[policy.DisruptionBudgetKind+" "+b.Name] = limits + digestOf(b.SelectsMachines, b.MaxUnavailable.String(), b.Selector)
 	}
 	return s
 }
