@@ -512,3 +512,23 @@ func TestFewestFirst(t *testing.T) {
 	}
 	assert.Equal(t, []string{"nhc", "file", "d", "e", "a", "b"}, names)
 }
+
+// Of the Machines that name a Node, the one that owns it says which BMC shows that the host is off: another one may have a BMC of anybody's
+// choice, and would end the wait of others, or keep it. // I8
+func TestEvidenceIsOfTheOwnersBMC(t *testing.T) {
+	for _, namespaces := range [][]string{{"ns", "tenant"}, {"tenant", "ns"}} {
+		b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{}, remediate.Limits{})}, noon)
+		check := policy.Check{Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), Source: "p.yaml:1", Strategy: policy.PowerCycleHosts,
+			ShortenOnEvidence: true, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Hour}}}
+		n := &policy.Node{Name: "n", UID: "u", OpenShiftMachine: "ns/m", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: noon}})}
+		changes := []policy.Change{{ID: checkObject(&check), Value: &check}, {ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: n}}
+		for _, namespace := range namespaces {
+			m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m", UID: namespace, NodeName: "n"}
+			changes = append(changes, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: namespace, Name: m.Name}, Value: m})
+		}
+		b.Follow(after(1), changes, time.Time{})
+		wanted, shortens := b.Objects.DraftPending(nil)
+		assert.True(t, shortens)
+		assert.Equal(t, "ns", wanted["n"].Target.Namespace, "%v", namespaces)
+	}
+}
