@@ -136,6 +136,12 @@ func CheckID(id policy.CheckID) string {
 	return text
 }
 
+// withoutFile is the ID of a check without its file, which people may rename. No two files have a check of one name.
+func withoutFile(checkID string) string {
+	id, _, _ := strings.Cut(checkID, " in ")
+	return id
+}
+
 // CandidateForCheck drafts the run of one target of a check; false when the target has
 // changed since it was evaluated.
 func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (Candidate, bool) {

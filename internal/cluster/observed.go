@@ -199,20 +199,20 @@ type Files struct {
 }
 
 // ReplaceFiles replaces the checks and budgets from files. A check of the same name keeps the
-// state of its storm, on whatever line it stands now. One that is new may have had one before this daemon started.
+// state of its storm, in whatever file and on whatever line it stands now. One that is new may have had one before this daemon started.
 func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	was := map[string]policy.Storm{}
 	for k, storm := range o.storms {
 		if !policy.FromCluster(k.id.Source) {
-			was[CheckID(k.id)] = storm
+			was[withoutFile(CheckID(k.id))] = storm
 			delete(o.storms, k)
 		}
 	}
 	checks := append([]policy.Check(nil), f.Checks...)
 	for i := range checks {
-		if storm, known := was[CheckID(checks[i].ID())]; known {
+		if storm, known := was[withoutFile(CheckID(checks[i].ID()))]; known {
 			checks[i].Storm = storm
 			o.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
 			continue

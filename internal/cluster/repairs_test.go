@@ -532,3 +532,28 @@ func TestEvidenceIsOfTheOwnersBMC(t *testing.T) {
 		assert.Equal(t, "ns", wanted["n"].Target.Namespace, "%v", namespaces)
 	}
 }
+
+// A file of policies.d that gets another name loses nothing: neither the deletions that its check has in progress, nor its storm. // I11
+func TestCheckInARenamedFileIsTheSame(t *testing.T) {
+	check := policy.Check{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "k", Selector: labels.Everything(), SelectsNodes: true, Source: "policies.d/a.yaml:1",
+		Strategy: policy.CreateRequests, Template: &ownTemplate, MaxUnhealthy: new(intstr.FromInt32(1)), StormCooldown: time.Hour,
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
+	b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: time.Hour}, remediate.Limits{}), FileChecks: []policy.Check{check}}, noon)
+	var changes []policy.Change
+	for _, name := range []string{"n-1", "n-2"} {
+		n := &policy.Node{Name: name, UID: name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: noon}})}
+		changes = append(changes, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+	}
+	b.Follow(after(120), changes, time.Time{})
+	storm := func() policy.Storm { return b.Objects.ledger.Counters()[0].Storm }
+	require.Equal(t, policy.Storm{Active: true}, storm())
+	r := remediate.Run{ID: "1", CheckID: CheckID(check.ID()), Step: remediate.Reprovision, Strategy: remediate.DeleteMachine, Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: "m"}}
+	b.Runs.Put(r)
+
+	check.Source = "policies.d/b.yaml:7"
+	b.Objects.ReplaceFiles(Files{Checks: []policy.Check{check}}, after(121))
+	assert.Equal(t, policy.Storm{Active: true}, b.Objects.ledger.Check(check.ID()).Storm)
+	f := guard.Facts{}
+	b.Count(Candidate{Draft: remediate.Run{ID: "2", CheckID: CheckID(check.ID()), Strategy: remediate.DeleteMachine, Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: "other"}}}, "", &f, time.Time{}, after(122))
+	assert.Equal(t, 1, f.Deletion.InProgress)
+}
