@@ -58,6 +58,9 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
+		if r.Target.NodeUID != "" && c.Objects.ledger.Node(r.Target.Node) == nil {
+			f.NodesOfRuns++
+		}
 		switch {
 		case sameHost(r.Target, a.Draft.Target):
 			f.OpenRun = r.ID
