@@ -79,7 +79,7 @@ test-watch:
 	$(GO) test $(TESTFLAGS) -race -skip '$(HEAVY)' ./internal/k8swatch
 
 test-race:
-	SIM_SEEDS=1 nice $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(HEAVY)|$(LOOKS)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine ./internal/k8swatch))
+	SIM_SEEDS=1 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(HEAVY)|$(LOOKS)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine ./internal/k8swatch))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 	$(STATIC) $(GO) -C packaging/tools test -vet=off -count=1 $(FLAGS) ./...

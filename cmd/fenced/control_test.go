@@ -103,6 +103,13 @@ func TestAnswerAboutARackIsComplete(t *testing.T) {
 		holdMessage(wire.Order{DryRun: true}, out))
 }
 
+// Who holds a Node learns that a run is open on it, which may still switch the host.
+func TestHoldTellsOfAnOpenRun(t *testing.T) {
+	o := wire.Order{Node: "n-1"}
+	assert.Equal(t, "n-1 is held", holdMessage(o, order.Outcome{}))
+	assert.Equal(t, "n-1 is held; run r-1 is open on it, and may still switch the host on: fencectl timeline r-1", holdMessage(o, order.Outcome{Run: "r-1"}))
+}
+
 // A limit that forbids remediation says which it is; one that allows it says nothing.
 func TestClosedLimitIsNamed(t *testing.T) {
 	k := policy.CheckReport{Kind: policy.MachineHealthCheckKind, State: policy.StateActive, Expected: 5, Healthy: 1, Limit: "40%", MaxUnhealthy: 2}

@@ -222,6 +222,9 @@ func holdMessage(o wire.Order, out order.Outcome) string {
 		return groupMessage(o, out, done)
 	}
 	text := o.Of() + " is " + stopMessage("held", out)
+	if out.Run != "" {
+		text += "; run " + out.Run + " is open on it, and may still switch the host on: fencectl timeline " + out.Run
+	}
 	if out.Unseen {
 		kind := "Node"
 		if o.Machine != "" {

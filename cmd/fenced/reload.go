@@ -180,9 +180,11 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	r.d.engine.ApplyConfig.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
 	for _, c := range next.Clusters {
-		r.d.engine.ApplyConfig.Policies(c.Name, cluster.Files{
-			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
-		})
+		checks := checksOf(policies.Checks, c.Name, len(next.Clusters))
+		if view := r.d.clusters.views.Get(c.Name); view != nil { // not of one that is added below
+			view.ReplaceChecks(checks)
+		}
+		r.d.engine.ApplyConfig.Policies(c.Name, cluster.Files{Checks: checks, Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters))})
 	}
 	clusters.apply(ctx) // with the new content of hosts.d
 	r.d.sweep.ReadInventory()

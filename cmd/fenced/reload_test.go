@@ -25,6 +25,7 @@ import (
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -356,6 +357,9 @@ func TestReloadTakesInPolicies(t *testing.T) {
 	r.write("policies.d/b.yaml", strings.ReplaceAll(fencePolicy, "%s", "b"))
 	r.write("policies.d/a.yaml", strings.ReplaceAll(strings.ReplaceAll(fencePolicy, "%s", "a"), "5m", "9m"))
 	assert.Equal(t, "reloaded: took in policies.d (added FencePolicy b, changed FencePolicy a)", r.reload().Message)
+	var seen []string
+	r.clusters.views.Get("prod").EachCheck(func(c *policy.Check) { seen = append(seen, c.Name) })
+	assert.Equal(t, []string{"a", "b"}, seen, "a look at who else may be at work knows them, too")
 }
 
 // A reload takes in guards and deadlines, but not deadlines that do not suit a key which keeps

@@ -24,7 +24,9 @@ type Options struct {
 	Name   string
 	Mode   string // one of the modes in guard
 	Limits *cluster.Limits
-	Files  []policy.Check // from policies.d
+	// Files and Budgets are from policies.d.
+	Files   []policy.Check
+	Budgets []policy.DisruptionBudget
 	// RequestScope is what the configuration allows remediation requests beyond the default.
 	RequestScope []string
 	// Added: a reload adds the cluster, so it begins with the quiet period, whatever is on record

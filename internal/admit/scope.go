@@ -25,23 +25,39 @@ func scopeOf(o Options) state.Scope {
 	s := state.Scope{Mode: o.Mode, Checks: map[string]string{}, Requests: o.RequestScope}
 	for i := range o.Files {
 		check := &o.Files[i]
-		selector := "-"
-		if check.Selector != nil {
-			selector = check.Selector.String()
-		}
 		paused := check.Paused && check.Evaluator == "" // one that is handed over is acted on
-		sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", check.SelectsNodes, paused, selector))
-		digest := hex.EncodeToString(sum[:6])
-		if check.Strategy == policy.CountOnly {
+		digest := digestOf(check.SelectsNodes, paused, check.Selector)
+		switch check.Strategy {
+		case policy.CountOnly:
 			digest = onlyCounts + digest
+		case policy.PowerCycleHosts: // as it was stored before other actions were told apart
+		default:
+			digest = string(check.Strategy) + " " + digest
 		}
 		s.Checks[check.Kind+" "+check.Key()] = digest
+	}
+	for i := range o.Budgets {
+		b := &o.Budgets[i]
+		s.Checks[policy.DisruptionBudgetKind+" "+b.Name] = limits + digestOf(b.SelectsMachines, b.MaxUnavailable.String(), b.Selector)
 	}
 	return s
 }
 
-// onlyCounts begins the digest of a check that only counts, and so forbids others to act on its targets.
-const onlyCounts = "counts "
+// digestOf is a digest of what a check or a budget selects, and of what else counts of it.
+func digestOf(kind bool, more any, selector fmt.Stringer) string {
+	text := "-"
+	if selector != nil {
+		text = selector.String()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%t %v %s", kind, more, text))
+	return hex.EncodeToString(sum[:6])
+}
+
+// onlyCounts begins the digest of a check that only counts, and limits that of a budget. Both forbid others to act on their targets.
+const (
+	onlyCounts = "counts "
+	limits     = "limits "
+)
 
 // whyEnlarged says what the daemon may act on now and could not before; "" for nothing. // I18
 func whyEnlarged(before, now state.Scope) string {
@@ -60,13 +76,17 @@ func whyEnlarged(before, now state.Scope) string {
 		if strings.HasPrefix(before.Checks[name], onlyCounts) && !strings.HasPrefix(now.Checks[name], onlyCounts) {
 			return name + " only counted, and forbade others to act"
 		}
+		if strings.HasPrefix(before.Checks[name], limits) && before.Checks[name] != now.Checks[name] {
+			return name + " is gone or limits something else"
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.Checks)) {
 		switch digest, known := before.Checks[name]; {
+		case strings.HasPrefix(now.Checks[name], limits): // a new one only forbids
 		case !known:
 			return name + " is new"
 		case digest != now.Checks[name]:
-			return name + " selects something else"
+			return name + " selects something else, or asks for another action"
 		}
 	}
 	return ""
@@ -154,17 +174,17 @@ func (p *Policies) takeIn(now time.Time) {
 	if f == nil {
 		return
 	}
-	for _, ev := range p.c.scope.replaceFiles(f.Checks, now) {
+	for _, ev := range p.c.scope.replaceFiles(*f, now) {
 		p.c.emit(ev)
 	}
 	p.c.model.Objects.ReplaceFiles(*f, now)
 }
 
-// replaceFiles begins a quiet period if fenced may act on more with these checks than with
+// replaceFiles begins a quiet period if fenced may act on more with these checks and budgets than with
 // those before. The scope is stored again after it. // I18
-func (k *scopeKeeper) replaceFiles(checks []policy.Check, now time.Time) (events []event.Event) {
+func (k *scopeKeeper) replaceFiles(f cluster.Files, now time.Time) (events []event.Event) {
 	before := scopeOf(k.opt)
-	k.opt.Files, k.stored = checks, false
+	k.opt.Files, k.opt.Budgets, k.stored = f.Checks, f.Budgets, false
 	why := whyEnlarged(before, scopeOf(k.opt))
 	if why == "" {
 		return nil

@@ -58,6 +58,9 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
+		if r.Target.NodeUID != "" && c.Objects.ledger.Node(r.Target.Node) == nil {
+			f.NodesOfRuns++
+		}
 		switch {
 		case sameHost(r.Target, a.Draft.Target):
 			f.OpenRun = r.ID
@@ -319,12 +322,13 @@ const deletionSeen = time.Minute
 func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a Candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if r.Manual == nil && r.CheckID == a.Draft.CheckID && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+		if r.Manual == nil && withoutFile(r.CheckID) == withoutFile(a.Draft.CheckID) && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}
 	if o := a.Draft.Origin; o != nil && o.Controller != "" {
-		s := rs.deletionsOf(o.Controller, known.lastGood[o.Controller])
+		of := controllerOf(a.Draft.Target.MachineAPI, a.Draft.Target.Namespace, o.Controller)
+		s := rs.deletionsOf(of, known.lastGood[of])
 		d.Last, d.FailedReplacements = s.last, s.failed
 		if o.NeverReady && s.replaces(*o) {
 			d.FailedReplacements++
@@ -379,11 +383,11 @@ type deletions struct {
 
 // deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
 // newest of its Machines was created that is known to have been Ready.
-func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) {
+func (rs runs) deletionsOf(of controller, lastGood time.Time) (s deletions) {
 	var ended []*remediate.Run // with the deletion of a Machine
 	for _, r := range rs.byID {
 		at := r.MachineDeletedAt()
-		if at.IsZero() || r.Origin == nil || r.Origin.Controller != controller {
+		if at.IsZero() || r.Origin == nil || controllerOf(r.Target.MachineAPI, r.Target.Namespace, r.Origin.Controller) != of {
 			continue
 		}
 		ended = append(ended, r)

@@ -417,3 +417,25 @@ func TestNodesWithLabels(t *testing.T) {
 	assert.Equal(t, []string{"r7", "r8"}, found.Values)
 	assert.Empty(t, a.b.WithLabels(map[string]string{"rack": "r9", "pool": "storage"}).Values, "of which label?")
 }
+
+// A cluster is not one of a single Node because runs have deleted the others: if the last one that is left is not ready, either, fenced suspects
+// its own view. // I11, I16
+func TestLastNodeLeftIsNoClusterOfOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs []string // Nodes on which a run waits
+		pass bool
+	}{"the only Node": {nil, true}, "a run has deleted another": {[]string{"gone"}, false}, "a run is on the Node itself": {[]string{"n"}, true}} {
+		a := newAsking(manyLimits())
+		n := a.node("n", "Unknown")
+		for _, node := range c.runs {
+			a.b.Runs.Put(remediate.Run{ID: "of " + node, Version: 1, Step: remediate.Waiting, Wait: &remediate.Wait{}, Strategy: remediate.PowerCycle, Attempt: 1, Target: remediate.Target{Cluster: "c", Node: node, NodeUID: "u"}})
+		}
+		f := guard.Facts{NeedsHost: true}
+		a.b.Count(Candidate{Node: n, Draft: remediate.Run{ID: "of n", Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n"}}}, "", &f, time.Time{}, a.now)
+		for _, g := range guard.Gates(manyLimits(), f, a.now) {
+			if g.Name == "everythingDown" {
+				assert.Equal(t, c.pass, g.Pass, "%s: %s", name, g.Value)
+			}
+		}
+	}
+}

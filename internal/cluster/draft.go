@@ -136,6 +136,12 @@ func CheckID(id policy.CheckID) string {
 	return text
 }
 
+// withoutFile is the ID of a check without its file, which people may rename. No two files have a check of one name.
+func withoutFile(checkID string) string {
+	id, _, _ := strings.Cut(checkID, " in ")
+	return id
+}
+
 // CandidateForCheck drafts the run of one target of a check; false when the target has
 // changed since it was evaluated.
 func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (Candidate, bool) {
@@ -186,13 +192,13 @@ func (c *Model) CandidateForOrder(o wire.Order) (Candidate, error) {
 }
 
 // doubtOf returns why a person cannot know which host an order is for: the Machine may not be that of
-// the Node. A Node that is gone is in doubt only if several Machines name it: the person has named one.
+// the Node. hosts.d may name the host by a Node that is gone, so that one must have been the Machine's, too. // I8
 func doubtOf(l *policy.Ledger, m *policy.Machine, n *policy.Node) policy.Doubt {
 	if d := l.Doubt(m, n); d != (policy.Doubt{}) {
 		return d
 	}
-	if x := l.NotOwned(m, n); n != nil && x.Why != "" {
-		return policy.Doubt{Reason: reason.NodeNotOwned, Message: x.Why}
+	if m != nil && !l.Owns(m, n) {
+		return policy.Doubt{Reason: reason.NodeNotOwned, Message: l.NotOwned(m, n).Why}
 	}
 	return policy.Doubt{}
 }

@@ -45,10 +45,10 @@ func New(opt Options, started time.Time) *Model {
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.deleteControlPlane = opt.Rules.DeleteControlPlaneMachines
 	c := &Model{Options: opt, Started: started,
-		Objects: &Objects{cluster: opt.Name, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[string]time.Time{}}},
+		Objects: &Objects{cluster: opt.Name, started: started, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[controller]time.Time{}}},
 		Runs:    &Runs{cluster: opt.Name, runs: newRuns(), changed: true},
 	}
-	c.Objects.ledger.Apply(started, fromFiles(opt)...)
+	c.Objects.ledger.Apply(started, c.Objects.storms.assumed(fromFiles(opt), started)...)
 	return c
 }
 
@@ -86,9 +86,7 @@ func checkObject(c *policy.Check) policy.ObjectID {
 // passing of time alone can change one (zero: never).
 func (c *Model) Follow(now time.Time, changes []policy.Change, outageEnd time.Time) (changed bool, due time.Time) {
 	defer c.lock()()
-	for i := range changes {
-		c.Objects.storms.applyTo(&changes[i], times.Later(c.Started, outageEnd))
-	}
+	changes = c.Objects.storms.assumed(changes, times.Later(c.Started, outageEnd))
 	c.Objects.stableUntil.recordTransitions(c.Objects.ledger, now, changes)
 	c.Objects.replacements.recordNew(c.Objects.ledger, changes)
 	c.Objects.ledger.Apply(now, changes...)
@@ -121,11 +119,7 @@ func (c *Model) Forget(ended, recent time.Time) {
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ bool) bool { return c.Runs.byID[id] == nil })
-	machines := map[string]bool{}
-	for m := range c.Objects.ledger.Machines() {
-		machines[m.UID] = true
-	}
-	maps.DeleteFunc(c.Objects.replacements.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
+	c.Objects.replacements.forget(c.Objects.ledger)
 	maps.DeleteFunc(c.Objects.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }
 

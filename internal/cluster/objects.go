@@ -15,6 +15,7 @@ import (
 // Objects holds what the watch shows of one cluster, and what the checks find in it. A method needs no other lock.
 type Objects struct {
 	cluster string
+	started time.Time // of the daemon
 
 	mu          sync.Mutex
 	ledger      *policy.Ledger
@@ -52,7 +53,10 @@ func (o *Objects) DraftPending(known map[string]bool) (wanted map[string]remedia
 			if t.Node == "" || t.Verdict != policy.Pending && (t.Verdict != policy.Unhealthy || !known[t.Node]) {
 				continue
 			}
-			wanted[t.Node] = remediate.Run{Target: targetOf(o.ledger, o.cluster, evaluatedMachine(o.ledger, &t), o.ledger.Node(t.Node), t.Node)}
+			m, n := evaluatedMachine(o.ledger, &t), o.ledger.Node(t.Node)
+			if m == nil || o.ledger.Owns(m, n) { // else its BMC says nothing about the Node // I8
+				wanted[t.Node] = remediate.Run{Target: targetOf(o.ledger, o.cluster, m, n, t.Node)}
+			}
 		}
 	}
 	return wanted, anyShortens

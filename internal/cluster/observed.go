@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -51,9 +52,27 @@ func ReadyCondition(n *policy.Node) (status string, at time.Time) {
 // protects it.
 type replacements struct {
 	neverReady map[string]bool // by UID of the Machine
-	// lastGood is when the newest Machine was created that has been Ready, by UID of its
-	// controller.
-	lastGood map[string]time.Time
+	// lastGood is when the newest Machine was created that has been Ready.
+	lastGood map[controller]time.Time
+}
+
+// controller is the owner that recreates Machines. It is in their namespace: whoever may write Machines in another one may name any UID
+// there, and says nothing about the Machines here. // I11
+type controller struct{ apiGroup, namespace, uid string }
+
+func controllerOf(apiVersion, namespace, uid string) controller {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return controller{group, namespace, uid}
+}
+
+// forget removes what is about Machines that are gone, and about controllers of which no Machine is left.
+func (s replacements) forget(l *policy.Ledger) {
+	machines, controllers := map[string]bool{}, map[controller]bool{}
+	for m := range l.Machines() {
+		machines[m.UID], controllers[controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID)] = true, true
+	}
+	maps.DeleteFunc(s.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
+	maps.DeleteFunc(s.lastGood, func(of controller, _ time.Time) bool { return !controllers[of] })
 }
 
 // recordNew records the Machines that are seen for the first time. Call it before the ledger
@@ -99,7 +118,7 @@ func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 		return
 	}
 	delete(s.neverReady, m.UID)
-	if of := m.ControllerOwner.UID; of != "" {
+	if of := controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID); of.uid != "" {
 		s.lastGood[of] = times.Later(s.lastGood[of], m.Created)
 	}
 }
@@ -120,6 +139,14 @@ type checkKey struct {
 
 // storms holds the state of each check's storm recovery. The lock of the Objects protects it.
 type storms map[checkKey]policy.Storm
+
+// assumed applies applyTo to changes.
+func (s storms) assumed(changes []policy.Change, seenSince time.Time) []policy.Change {
+	for i := range changes {
+		s.applyTo(&changes[i], seenSince)
+	}
+	return changes
+}
 
 // applyTo copies the known storm state into a check that was read again. Without a known one it assumes a storm whose
 // cooldown began at seenSince, which is when this daemon started, or when its view became complete after an outage.
@@ -172,23 +199,27 @@ type Files struct {
 }
 
 // ReplaceFiles replaces the checks and budgets from files. A check of the same name keeps the
-// state of its storm, on whatever line it stands now.
+// state of its storm, in whatever file and on whatever line it stands now. One that is new may have had one before this daemon started.
 func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	was := map[string]policy.Storm{}
 	for k, storm := range o.storms {
 		if !policy.FromCluster(k.id.Source) {
-			was[CheckID(k.id)] = storm
+			was[withoutFile(CheckID(k.id))] = storm
 			delete(o.storms, k)
 		}
 	}
 	checks := append([]policy.Check(nil), f.Checks...)
 	for i := range checks {
-		if storm, known := was[CheckID(checks[i].ID())]; known {
+		if storm, known := was[withoutFile(CheckID(checks[i].ID()))]; known {
 			checks[i].Storm = storm
 			o.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
+			continue
 		}
+		found := policy.Change{Value: &checks[i]}
+		o.storms.applyTo(&found, o.started)
+		checks[i] = *found.Value.(*policy.Check)
 	}
 	o.ledger.SetFiles(now, checks, f.Budgets)
 	o.filesRefused = f.Refused

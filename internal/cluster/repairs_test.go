@@ -275,7 +275,7 @@ func TestFailedReplacements(t *testing.T) {
 			for _, r := range c.ended {
 				rs.byID[r.ID] = &r
 			}
-			s := rs.deletionsOf("u", c.lastGood)
+			s := rs.deletionsOf(controllerOf(policy.OpenShiftMachineAPI, "ns", "u"), c.lastGood)
 			assert.Equal(t, c.want, s.failed)
 			assert.Equal(t, c.replaces, s.replaces(remediate.Origin{Created: after(50)}))
 			assert.False(t, s.replaces(remediate.Origin{}), "a creation time that is unknown")
@@ -389,6 +389,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 
 // A Machine was Ready if its Node was Ready at any time since it was first seen.
 func TestWhichMachinesWereNeverReady(t *testing.T) {
+	u := controllerOf(policy.OpenShiftMachineAPI, "ns", "u")
 	b := New(Options{Name: "c", Rules: policy.Rules{Namespaces: []string{"ns"}}}, noon)
 	put := func(changes ...policy.Change) { b.Follow(noon, changes, time.Time{}) }
 	machine := func(n int, node string) policy.Change {
@@ -407,7 +408,7 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	assert.False(t, neverReady(1))
 	assert.True(t, neverReady(2), "it was not Ready when this daemon started")
 	assert.True(t, neverReady(3), "it has no Node")
-	assert.Equal(t, after(1), b.Objects.replacements.lastGood["u"])
+	assert.Equal(t, after(1), b.Objects.replacements.lastGood[u])
 
 	put(node("n-1", "Unknown"), machine(1, "n-1"))
 	assert.False(t, neverReady(1), "it was Ready before")
@@ -415,16 +416,16 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	assert.True(t, neverReady(3), "the Node is not known to be its Node")
 	put(machine(3, "n-3"))
 	assert.False(t, neverReady(3))
-	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"])
+	assert.Equal(t, after(3), b.Objects.replacements.lastGood[u])
 	put(node("n-2", "True"))
 	assert.False(t, neverReady(2))
-	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"], "the newest that was Ready")
+	assert.Equal(t, after(3), b.Objects.replacements.lastGood[u], "the newest that was Ready")
 
 	old := node("n-5", "True")
 	old.Value.(*policy.Node).Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: after(4)}})
 	put(old, machine(5, "n-5"))
 	assert.True(t, neverReady(5), "the Node was Ready before the Machine was created")
-	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"])
+	assert.Equal(t, after(3), b.Objects.replacements.lastGood[u])
 	again := node("n-5", "True")
 	again.Value.(*policy.Node).Conditions = policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True", LastTransition: after(5)}})
 	put(again)
@@ -433,6 +434,42 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	put(machine(4, ""), policy.Change{ID: machine(4, "").ID})
 	b.Forget(noon, noon)
 	assert.Empty(t, b.Objects.replacements.neverReady)
+}
+
+// An owner is in the namespace of its Machine. So a Machine elsewhere that names the owner of others says nothing about its replacements,
+// neither that one works nor that one has failed; and owners that are gone are forgotten. // I11
+func TestOwnerOfMachinesIsOfTheirNamespace(t *testing.T) {
+	b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{MaxDeletions: 5}, remediate.Limits{}), Rules: policy.Rules{Namespaces: []string{"ns", "tenant"}}}, noon)
+	machine := func(namespace string, n int, node string) policy.Change {
+		m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: fmt.Sprint("m-", n), UID: fmt.Sprint("uid-", n), NodeName: node,
+			Created: after(n), ControllerOwner: policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}}
+		return policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: namespace, Name: m.Name}, Value: m}
+	}
+	ready := policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-9"},
+		Value: &policy.Node{Name: "n-9", UID: "u-9", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "True"}})}}
+	failed := func() int {
+		f := guard.Facts{}
+		b.Count(Candidate{Draft: remediate.Run{ID: "new", Strategy: remediate.DeleteMachine, Origin: &remediate.Origin{Controller: "u", Created: after(5)},
+			Target: remediate.Target{Cluster: "c", MachineAPI: policy.OpenShiftMachineAPI, Namespace: "ns", Machine: "m-5", MachineUID: "uid-5"}}}, "", &f, time.Time{}, after(6))
+		return f.Deletion.FailedReplacements
+	}
+	b.Runs.Put(deleted(1, after(0), noon.Add(-24*time.Hour), false))
+	b.Runs.Put(deleted(2, after(2), after(1), true))
+	before := failed()
+	require.Positive(t, before)
+	other := deleted(3, after(4), after(3), true)
+	other.Target.Namespace = "tenant"
+	b.Runs.Put(other)
+	assert.Equal(t, before, failed(), "another owner's Machine has failed")
+	b.Follow(noon, []policy.Change{machine("tenant", 9, "n-9"), ready}, time.Time{})
+	assert.Equal(t, before, failed(), "another owner's Machine works")
+
+	require.Len(t, b.Objects.replacements.lastGood, 1)
+	b.Forget(noon, noon)
+	assert.Len(t, b.Objects.replacements.lastGood, 1)
+	b.Follow(noon, []policy.Change{{ID: machine("tenant", 9, "n-9").ID}}, time.Time{})
+	b.Forget(noon, noon)
+	assert.Empty(t, b.Objects.replacements.lastGood)
 }
 
 // The ledger gets the open runs anew when one opens, ends or gets another target, and not at each
@@ -474,4 +511,49 @@ func TestFewestFirst(t *testing.T) {
 		names = append(names, c.Name)
 	}
 	assert.Equal(t, []string{"nhc", "file", "d", "e", "a", "b"}, names)
+}
+
+// Of the Machines that name a Node, the one that owns it says which BMC shows that the host is off: another one may have a BMC of anybody's
+// choice, and would end the wait of others, or keep it. // I8
+func TestEvidenceIsOfTheOwnersBMC(t *testing.T) {
+	for _, namespaces := range [][]string{{"ns", "tenant"}, {"tenant", "ns"}} {
+		b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{}, remediate.Limits{})}, noon)
+		check := policy.Check{Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), Source: "p.yaml:1", Strategy: policy.PowerCycleHosts,
+			ShortenOnEvidence: true, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Hour}}}
+		n := &policy.Node{Name: "n", UID: "u", OpenShiftMachine: "ns/m", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: noon}})}
+		changes := []policy.Change{{ID: checkObject(&check), Value: &check}, {ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: n}}
+		for _, namespace := range namespaces {
+			m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m", UID: namespace, NodeName: "n"}
+			changes = append(changes, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: namespace, Name: m.Name}, Value: m})
+		}
+		b.Follow(after(1), changes, time.Time{})
+		wanted, shortens := b.Objects.DraftPending(nil)
+		assert.True(t, shortens)
+		assert.Equal(t, "ns", wanted["n"].Target.Namespace, "%v", namespaces)
+	}
+}
+
+// A file of policies.d that gets another name loses nothing: neither the deletions that its check has in progress, nor its storm. // I11
+func TestCheckInARenamedFileIsTheSame(t *testing.T) {
+	check := policy.Check{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "k", Selector: labels.Everything(), SelectsNodes: true, Source: "policies.d/a.yaml:1",
+		Strategy: policy.CreateRequests, Template: &ownTemplate, MaxUnhealthy: new(intstr.FromInt32(1)), StormCooldown: time.Hour,
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
+	b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: time.Hour}, remediate.Limits{}), FileChecks: []policy.Check{check}}, noon)
+	var changes []policy.Change
+	for _, name := range []string{"n-1", "n-2"} {
+		n := &policy.Node{Name: name, UID: name, Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: noon}})}
+		changes = append(changes, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+	}
+	b.Follow(after(120), changes, time.Time{})
+	storm := func() policy.Storm { return b.Objects.ledger.Counters()[0].Storm }
+	require.Equal(t, policy.Storm{Active: true}, storm())
+	r := remediate.Run{ID: "1", CheckID: CheckID(check.ID()), Step: remediate.Reprovision, Strategy: remediate.DeleteMachine, Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: "m"}}
+	b.Runs.Put(r)
+
+	check.Source = "policies.d/b.yaml:7"
+	b.Objects.ReplaceFiles(Files{Checks: []policy.Check{check}}, after(121))
+	assert.Equal(t, policy.Storm{Active: true}, b.Objects.ledger.Check(check.ID()).Storm)
+	f := guard.Facts{}
+	b.Count(Candidate{Draft: remediate.Run{ID: "2", CheckID: CheckID(check.ID()), Strategy: remediate.DeleteMachine, Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: "other"}}}, "", &f, time.Time{}, after(122))
+	assert.Equal(t, 1, f.Deletion.InProgress)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
@@ -160,6 +161,25 @@ func TestReloadedPolicyBeginsTheQuietPeriod(t *testing.T) {
 	})
 }
 
+// What a budget forbade does not begin at once when a reload takes the budget away. // I18
+func TestReloadWithoutABudgetBeginsTheQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		budget := policy.DisruptionBudget{Name: "none", Selector: labels.Everything(), Source: "policies.d/b.yaml:1"}
+		e, _, _ := start(t, w, store, func(o *engine.Options) {
+			o.Guards.QuietPeriod = 5 * time.Minute
+			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{budget}
+		})
+		time.Sleep(10 * time.Minute)
+		gate(t, e, reason.Budget)
+		require.Empty(t, e.Runs("c"))
+		e.ApplyConfig.Policies("c", cluster.Files{})
+		time.Sleep(4 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+	})
+}
+
 // A restart in the quiet period of a reload does not shorten it. // I18
 func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -296,6 +316,14 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 	counts.Strategy = policy.CountOnly
 	acts := counts
 	acts.Strategy = policy.PowerCycleHosts
+	deletes := acts
+	deletes.Strategy = policy.DeleteMachines
+	budget := func(most int32, checks ...policy.Check) func(*engine.Options) {
+		return func(o *engine.Options) {
+			in(guard.ModeEvaluate, checks...)(o)
+			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "e", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(most)}}
+		}
+	}
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		for _, c := range []struct {
@@ -315,6 +343,15 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 			{in(guard.ModeEvaluate, acts), "FencePolicy d only counted, and forbade others to act"},
 			{in(guard.ModeEvaluate, counts, a), "FencePolicy a is new"}, // of d nothing is told: it acts no more
 			{in(guard.ModeEvaluate, a), "FencePolicy d only counted, and forbade others to act"},
+			{in(guard.ModeEvaluate, a), ""},
+			{in(guard.ModeEvaluate, a, acts), "FencePolicy d is new"},
+			{in(guard.ModeEvaluate, a, deletes), "FencePolicy d selects something else, or asks for another action"},
+			{in(guard.ModeEvaluate, a, deletes), ""},
+			{budget(1, a), ""},
+			{budget(1, a), ""},
+			{budget(2, a), "DisruptionBudget e is gone or limits something else"},
+			{budget(2, a), ""},
+			{in(guard.ModeEvaluate, a), "DisruptionBudget e is gone or limits something else"},
 			{in(guard.ModeEvaluate, a), ""},
 			{in(guard.ModeObserve), ""},
 			{in(guard.ModeEvaluate), "mode was observe and is evaluate"},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -480,5 +481,32 @@ func TestReplacementIsNotDeletedForTheMachineBefore(t *testing.T) {
 		assert.Equal(t, ms.deletions()[0].Add(10*time.Minute).UTC(), g.Until.UTC())
 		time.Sleep(7 * time.Minute)
 		assert.Equal(t, []int{10}, ms.gaps())
+	})
+}
+
+// Nor does a check of policies.d say whether there was a storm, and one that a reload has brought since may have been there before.
+func TestRestartAssumesAStormOfAFile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		var check policy.Check
+		w.Do(func(s *fake.State) { check = *s.Check; s.DropCheck(s.Check) })
+		check.Source = "policies.d/nhc.yaml:1"
+		files := []policy.Check{check}
+		_, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].FileChecks = files })
+		time.Sleep(2 * time.Minute)
+		w.setOthersDown(false)
+		time.Sleep(time.Minute)
+		stop()
+		_, _, stop = start(t, w, store, func(o *engine.Options) { o.Clusters[0].FileChecks = files })
+		time.Sleep(59 * time.Minute)
+		stop()
+		e := running(t, w, store, nil)
+		time.Sleep(time.Minute)
+		e.ApplyConfig.Policies("c", cluster.Files{Checks: files})
+		time.Sleep(58 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, reason.StormCooldown)
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
 	})
 }

@@ -283,6 +283,25 @@ func TestForgedMachineFencesNobody(t *testing.T) {
 	}
 }
 
+// While that Node does not exist, it cannot show whose it is, and hosts.d names the host by the Node's name: a person who names the
+// forged Machine means another host. // I8
+func TestForgedMachineOfANodeThatIsGoneFencesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
+		w.pauseCheck()
+		e := running(t, w, store, nil)
+		w.Do(func(s *fake.State) {
+			s.RemoveNode("n-1")
+			s.PutStranger(policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "tenant", Name: "x", UID: "xu", NodeName: "n-1", Phase: "Running"})
+		})
+		time.Sleep(10 * time.Second)
+		why := refused(t, reason.NodeNotOwned)(e.Fence(t.Context(), wire.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason}))
+		assert.Contains(t, why, "Machine tenant/x names Node n-1, which does not exist")
+		untouched(t, w, e)
+		must.Do(e.Fence(t.Context(), wire.Order{Cluster: "c", Machine: "ns/m-1", Actor: byHand.Actor, Reason: byHand.Reason}))(t)
+	})
+}
+
 // losesOns is an outlet whose PDU loses every On for twelve minutes.
 type losesOns struct {
 	bmc.Power

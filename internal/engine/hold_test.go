@@ -135,10 +135,12 @@ func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, nil)
 		await(t, func() bool { return w.Isolations() > 0 })
-		accepted(t)(e.Hold(t.Context(), byHand))
+		out := accepted(t)(e.Hold(t.Context(), byHand))
+		assert.Equal(t, only(t, e).ID, out.Run, "the host will be switched on, maybe in the hands of the person")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Count(bmc.CommandOn))
+		assert.Empty(t, accepted(t)(e.Hold(t.Context(), byHand)).Run)
 	})
 }
 

@@ -138,8 +138,8 @@ func (e *Engine) Hold(ctx context.Context, o wire.Order) (order.Outcome, error) 
 	if err != nil {
 		return out, err
 	}
-	_, open := c.model.Runs.OpenOn(o.Of())
-	out.Unseen = !open && !(c.isSeen(o.Of()) && c.model.Objects.Seen())
+	r, open := c.model.Runs.OpenOn(o.Of())
+	out.Run, out.Unseen = r.ID, !open && !(c.isSeen(o.Of()) && c.model.Objects.Seen())
 	return out, nil
 }
 

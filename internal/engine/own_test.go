@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -261,5 +262,71 @@ func TestClusterThatCannotBeOwnedSaysWhy(t *testing.T) {
 		unknown.Store(false)
 		time.Sleep(5 * time.Second)
 		assert.NotContains(t, e.Status()[0].Idle, "permission denied")
+	})
+}
+
+// forger is a kubelet of another Node that says, while it forges, that it runs on this host, with a system UUID of its choice.
+type forger struct{ uuid atomic.Pointer[string] }
+
+func (f *forger) through(o *engine.Options) {
+	through(func(list []policy.Change) []policy.Change {
+		for i := range list {
+			if n, ok := list[i].Value.(*policy.Node); ok && n.Name == "other-1" && f.uuid.Load() != nil {
+				forged := *n
+				forged.SystemUUID, forged.Addresses = *f.uuid.Load(), []string{"192.0.2.77"}
+				list[i].Value = &forged
+			}
+		}
+		return list
+	})(o)
+}
+
+// say makes the Node show this UUID, or what is true if there is none.
+func (f *forger) say(w *world, uuid *string) {
+	f.uuid.Store(uuid)
+	w.Do(func(s *fake.State) {
+		s.ChangeNode("n-2", func(n *fake.Node) { n.SystemUUID = "4c4c4544-0042-3510-8054-b4c04f4d2222" })
+	})
+	time.Sleep(2 * time.Second)
+}
+
+// A kubelet that says it runs on this host neither makes another host this one for good, nor takes this host's protection away. // I13
+func TestNodeThatPretendsToBeTheOwnHost(t *testing.T) {
+	uuid := "4c4c4544-0042-3510-8054-b4c04f4d7777"
+	scene(t, "with the UUID of another host", func(t *testing.T, w *world, store *failingStore) {
+		var f forger
+		victim := hostUUID
+		own := func(o *engine.Options) { o.Own = hosts.Own{Addrs: addrs("192.0.2.77")}; f.through(o) }
+		w.SetReady("True")
+		_, _, stop := start(t, w, store, own)
+		time.Sleep(2 * time.Second)
+		f.say(w, &victim)
+		stop()
+		_, _, stop = start(t, w, store, own)
+		time.Sleep(2 * time.Second)
+		f.say(w, nil)
+		stop()
+		e := running(t, w, store, own)
+		w.Hang()
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "%+v", explained(t, e).Gates)
+	})
+	scene(t, "with one of its own", func(t *testing.T, w *world, store *failingStore) {
+		var f forger
+		own := func(o *engine.Options) {
+			o.Own = hosts.Own{MachineID: "machine-n-1", Addrs: addrs("192.0.2.77")}
+			f.through(o)
+		}
+		w.SetReady("True")
+		_, _, stop := start(t, w, store, own)
+		time.Sleep(time.Second)
+		f.say(w, &uuid)
+		stop()
+		w.RemoveNode()
+		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
+		e := running(t, w, store, own)
+		time.Sleep(time.Minute)
+		untouched(t, w, e)
+		gate(t, e, reason.OwnHost)
 	})
 }

@@ -101,6 +101,8 @@ type Facts struct {
 	QuietUntil      time.Time
 	ClusterNodes    int
 	ClusterNotReady int
+	// NodesOfRuns are the Nodes that open runs have deleted.
+	NodesOfRuns int
 	// NodesMismatch says why the visible Nodes are not those of this cluster.
 	NodesMismatch string
 	InFlight      int

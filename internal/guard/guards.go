@@ -94,7 +94,7 @@ func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 		reason.NewGate("viewAge", f.ViewAge <= l.ViewMaxAge, reason.ViewStale, f.ViewAge.Round(roundTo).String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
 		reason.NewGate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, reason.ClockSkew, f.ClockSkew.Round(roundTo).String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),
 		reason.NewGate("nodesVisible", f.ClusterNodes > 0 && f.NodesMismatch == "", reason.NoNodesVisible, visible, "at least 1 of this cluster", "watch"),
-		reason.NewGate("everythingDown", f.ClusterNodes < 2 || f.ClusterNotReady < f.ClusterNodes, reason.EverythingDown,
+		reason.NewGate("everythingDown", f.ClusterNodes+f.NodesOfRuns < 2 || f.ClusterNotReady < f.ClusterNodes, reason.EverythingDown,
 			fmt.Sprintf("%d of %d not ready", f.ClusterNotReady, f.ClusterNodes), "not all", "watch"),
 		reason.NewGate("quietPeriod", !now.Before(f.QuietUntil), reason.QuietPeriod, quiet, l.QuietPeriod.String(), "guards.quietPeriod").PassesFrom(f.QuietUntil),
 	}

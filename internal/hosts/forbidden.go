@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,23 +133,32 @@ func withNode(v View, t remediate.Target) remediate.Target {
 // check stores what that contradicts. It records this host's system UUID as soon as its Node is
 // seen, and stores it as soon as this instance owns the cluster.
 func (c *Cluster) NoteNodes(ctx context.Context, changes []policy.Change) {
-	own := c.hosts.own
 	for i := range changes {
 		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil {
-			if bmc.UsableUUID(n.SystemUUID) && own.Is(n) != "" {
-				own.mu.Lock()
-				own.nodeUUID = n.SystemUUID
-				own.mu.Unlock()
-			}
+			c.hosts.own.note(c.opt.Name+"/"+n.Name, n)
 			c.pins.compareNode(n)
 		}
 	}
-	uuid := own.seenUUID()
-	p, _, err := c.hosts.catalog.pins.get(own.record)
-	if uuid == "" || p.SystemUUID == uuid || !c.opt.Lead.Leads() {
+	c.hosts.own.save(ctx, c)
+}
+
+// save stores the system UUID of this host's Node, if that is of this cluster. What another Node says of itself takes its place only once
+// the Node of the record shows that it is on another machine. // I13
+func (o *ownHost) save(ctx context.Context, c *Cluster) {
+	p, _, err := o.catalog.pins.get(o.record)
+	before := p
+	if name, here := strings.CutPrefix(p.Node, c.opt.Name+"/"); here {
+		if n := c.opt.View.Node(name); n != nil && o.isAnother(n, p.SystemUUID) {
+			p.Node, p.SystemUUID = "", ""
+		}
+	}
+	if node, uuid := o.seenAs(p.Node); uuid != "" && (node == p.Node || p.Node == "") {
+		p.Node, p.SystemUUID = node, uuid
+	}
+	if p == before || !c.opt.Lead.Leads() {
 		return
 	}
-	if p.SystemUUID = uuid; err == nil {
+	if err == nil {
 		_, err = c.pins.save(ctx, p, false)
 	}
 	if err != nil {
@@ -251,8 +261,10 @@ type ownHost struct {
 
 	mu       sync.Mutex
 	resolved map[string]resolvedName
-	room     int    // with more names than that, some may be of no host any more
-	nodeUUID string // of this host's Node, once that was seen
+	room     int // with more names than that, some may be of no host any more
+	// nodes are the system UUIDs of this host's Node, by "cluster/name". A kubelet may write anything about its own Node, so that several
+	// may say that they are this host: each counts, until it shows that it is on another machine. // I13
+	nodes map[string]string
 }
 
 type resolvedName struct {
@@ -393,7 +405,7 @@ func (o *ownHost) isUUID(uuid string) string {
 	if why := o.HasUUID(uuid); why != "" {
 		return why
 	}
-	is := bmc.UUIDsMatch(o.seenUUID(), uuid)
+	is := o.hasSeen(uuid)
 	for _, record := range [...]string{o.record, defaultOwnRecord} {
 		p, _, _ := o.catalog.pins.get(record)
 		is = is || bmc.UUIDsMatch(p.SystemUUID, uuid)
@@ -404,9 +416,51 @@ func (o *ownHost) isUUID(uuid string) string {
 	return ""
 }
 
-// seenUUID returns the system UUID of this host's Node, "" if it was not seen yet.
-func (o *ownHost) seenUUID() string {
+// note records what a Node says about this host.
+func (o *ownHost) note(name string, n *policy.Node) {
+	if !bmc.UsableUUID(n.SystemUUID) {
+		return
+	}
+	is := o.Is(n) != ""
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.nodeUUID
+	switch known, found := o.nodes[name]; {
+	case is && o.nodes == nil:
+		o.nodes = map[string]string{name: n.SystemUUID}
+	case is:
+		o.nodes[name] = n.SystemUUID
+	case found && o.isAnother(n, known):
+		delete(o.nodes, name)
+	}
+}
+
+// isAnother reports whether a Node shows that it is on another machine than this host, whose UUID it had.
+func (o *ownHost) isAnother(n *policy.Node, uuid string) bool {
+	return bmc.UsableUUID(n.SystemUUID) && o.Is(n) == "" && !bmc.UUIDsMatch(n.SystemUUID, uuid)
+}
+
+// seenAs returns a Node of this host that was seen, as "cluster/name", and its system UUID, "" if none was. It is the preferred one if that
+// was seen.
+func (o *ownHost) seenAs(preferred string) (node, uuid string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if uuid := o.nodes[preferred]; uuid != "" {
+		return preferred, uuid
+	}
+	for _, node = range slices.Sorted(maps.Keys(o.nodes)) {
+		return node, o.nodes[node]
+	}
+	return "", ""
+}
+
+// hasSeen reports whether a Node of this host was seen with a system UUID.
+func (o *ownHost) hasSeen(uuid string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, seen := range o.nodes {
+		if bmc.UUIDsMatch(seen, uuid) {
+			return true
+		}
+	}
+	return false
 }

@@ -314,9 +314,12 @@ func TestRepeatedCommand(t *testing.T) {
 		if d.FromBMC {
 			continue
 		}
+		p := must.Do(parsePacket(d.Data))(t)
+		if p.sessionID != c.session.bmcID { // a late one of the session that a busy machine lost
+			continue
+		}
 		message, n, err := c.session.seal.open(d.Data, c.session.bmcID)
 		require.NoError(t, err)
-		p := must.Do(parsePacket(d.Data))(t)
 		sequences[n], vectors[[aes.BlockSize]byte(p.payload)], commands[string(message)] = true, true, true
 	}
 	assert.Len(t, sequences, 3)

@@ -138,7 +138,9 @@ func (l *Ledger) dropTargets(author space) {
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
 	if author, limited := l.tables.rules.authorOf(c.check); limited && by != 0 {
-		l.sizes[author] += by
+		if l.sizes[author] += by; l.sizes[author] == 0 {
+			delete(l.sizes, author)
+		}
 		l.resized[author] = true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -314,4 +315,50 @@ func TestThousandChecksOfANamespace(t *testing.T) { // I18
 	}
 	assert.Len(t, seatedIn(t, l, "tenant"), 1000)
 	assert.Len(t, seatedIn(t, l, ""), 1002)
+}
+
+// Of what is gone nothing is kept: whoever may create namespaces, and objects in them, may do so without end.
+func TestLedgerKeepsNothingOfWhatIsGone(t *testing.T) {
+	l := NewLedger(Rules{MaxChecks: 2, MaxTargets: 3, Namespaces: []string{"ns-1"}})
+	entries := func() (n int) {
+		for _, of := range []reflect.Value{reflect.ValueOf(l).Elem(), reflect.ValueOf(l.tables).Elem(), reflect.ValueOf(&l.tables.owners).Elem(), reflect.ValueOf(&l.tables.requests).Elem(),
+			reflect.ValueOf(&l.tables.pods).Elem(), reflect.ValueOf(&l.tables.byKey).Elem(), reflect.ValueOf(&l.tables.byNode).Elem(), reflect.ValueOf(&l.tables.nodesByUUID).Elem(),
+			reflect.ValueOf(&l.onNode).Elem(), reflect.ValueOf(&l.onMachine).Elem()} {
+			for i := range of.NumField() {
+				if f := of.Field(i); f.Kind() == reflect.Map {
+					n += f.Len()
+				}
+			}
+		}
+		return n
+	}
+	l.Apply(ledgerEpoch, put(silentNode("n-0")))
+	before := entries()
+	for i := range 4 {
+		namespace, node := fmt.Sprint("ns-", i), fmt.Sprint("n-", i+1)
+		var came, gone []Change
+		for j := range 3 {
+			c := caseCheck(DeleteMachines)
+			c.Namespace, c.Name = namespace, fmt.Sprint("c-", j)
+			m := caseMachine(fmt.Sprint("m-", i, j), node)
+			m.Namespace, m.UID = namespace, fmt.Sprint(i, j)
+			q := &Request{APIVersion: "x.example/v1", Kind: "Fix", Namespace: namespace, Name: m.Name, UID: m.UID, Owners: []Owner{{Kind: "Machine", Name: m.Name, UID: m.UID}}}
+			came = append(came, put(c), put(m), put(q), put(&Host{Namespace: namespace, Name: m.Name, UID: m.UID}), put(&Pod{Namespace: "kube-system", Name: "etcd-" + m.Name, Node: node, Member: true}))
+		}
+		n := silentNode(node)
+		n.SystemUUID, n.OpenShiftMachine, n.ControlPlane = "33221100-5544-7766-8899-AABBCCDDEEFF", namespace+"/m", i == 1
+		came = append(came, put(n), put(&Cluster{Namespace: namespace, Name: "k"}))
+		l.Apply(ledgerEpoch, came...)
+		l.SetRuns(ledgerEpoch, []OpenRun{{ID: "1", Machine: namespace + "/m", MachineAPI: OpenShiftMachineAPI, Node: node}})
+		l.SetReadsOff(ledgerEpoch, node, true)
+		for _, c := range came {
+			l.Apply(ledgerEpoch, Change{ID: c.ID, Err: errors.New("cannot be read")})
+			gone = append(gone, Change{ID: c.ID})
+		}
+		l.Apply(ledgerEpoch, gone...)
+		l.SetRuns(ledgerEpoch, nil)
+		l.SetReadsOff(ledgerEpoch, node, false)
+		l.Advance(ledgerEpoch.Add(time.Hour))
+	}
+	assert.Equal(t, before, entries())
 }

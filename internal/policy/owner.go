@@ -121,7 +121,7 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 	case n == nil && m.ControlPlane && !o.inControlPlane(m):
 		return NotOwned{Why: fmt.Sprintf("Machine %s has the role of the control plane, and no control-plane Node names a Machine in its namespace; "+
 			"if it is of this cluster, add namespace %s to clusters[].namespaces", m.Key(), m.Namespace)}
-	case m.NodeName == "", o.owns(m, n):
+	case o.Owns(m, n):
 		return NotOwned{}
 	case m.namesOther(n):
 		return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s with the UID %s, and the Node of this name has %s and does not name the Machine: it has not %s%s; "+
@@ -133,6 +133,9 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it has not %s%s; correct the nodeRef, "+
 		"or, if the Node is its, add namespace %s to clusters[].namespaces", m.Key(), n.Name, annotationFor(m), n.otherMachine(m), m.Namespace)}
 }
+
+// Owns reports whether a Machine names no Node, or owns the one that it names; n is nil if that does not exist.
+func (o *owners) Owns(m *Machine, n *Node) bool { return m.NodeName == "" || o.owns(m, n) }
 
 func (o *owners) owns(m *Machine, n *Node) bool {
 	switch {

@@ -134,7 +134,7 @@ type Cluster struct {
 // a larger scope begins with a quiet period. // I18
 type Scope struct {
 	Mode   string            `json:"mode"`
-	Checks map[string]string `json:"checks,omitempty"` // name of a check in policies.d -> digest of what it selects
+	Checks map[string]string `json:"checks,omitempty"` // name of a check or a budget in policies.d -> digest of what it selects
 	// Requests is what the configuration allows remediation requests beyond the default.
 	Requests []string `json:"requests,omitempty"`
 }

@@ -111,9 +111,14 @@ func (s *Stop) Release(ctx context.Context, o wire.Order) (order.Outcome, error)
 // ReleasedAt returns when a person last allowed a target to be fenced again. It is zero if
 // nobody did.
 func (s *Stop) ReleasedAt(cluster string, names ...string) (at time.Time) {
+	now := time.Now()
 	for _, name := range names {
 		k := key{cluster, name}
-		at = times.Later(at, times.Later(s.holdRecord(k, false).ReleasedAt, s.holdRecord(k, true).ReleasedAt))
+		for _, quarantine := range []bool{false, true} {
+			if released := s.holdRecord(k, quarantine).ReleasedAt; !released.After(now) { // else a clock that was ahead wrote it // I15
+				at = times.Later(at, released)
+			}
+		}
 	}
 	return at
 }

@@ -135,3 +135,21 @@ func TestPauseSaysWhatEndsIt(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("storm"), 0o600))
 	assert.Equal(t, "rm "+file, by("lab"))
 }
+
+// A release that a wrong clock dated years ahead does not hide the runs of those years from the limits of a host, and hides no later
+// release. // I15
+func TestReleaseAtATimeToComeSaysNothing(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	lately, ahead := time.Now().Add(-time.Hour).UTC(), time.Now().AddDate(2, 0, 0).UTC()
+	for _, h := range []state.Hold{
+		{Node: "n-1", ReleasedAt: ahead}, {Node: "n-1", Quarantine: true, ReleasedAt: lately}, {Node: "n-2", ReleasedAt: ahead}, {Node: "n-3", ReleasedAt: lately},
+	} {
+		h.Cluster, h.By, h.ReleasedBy = "c", "ada", "bea"
+		must.Do(statetest.SaveHold(t.Context(), store, h))(t)
+	}
+	s := must.Do(New(t.Context(), Options{Store: store, Emit: func(event.Event) {}}))(t)
+	assert.Equal(t, []time.Time{lately, {}, lately, lately}, []time.Time{
+		s.ReleasedAt("c", "n-1"), s.ReleasedAt("c", "n-2"), s.ReleasedAt("c", "n-3"), s.ReleasedAt("c", "n-2", "n-1"),
+	})
+}

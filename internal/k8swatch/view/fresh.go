@@ -58,6 +58,15 @@ func (f *freshness) markOutage(now time.Time) {
 	f.since, f.rewound = now, true
 }
 
+// compareHistory makes the next complete view count as the end of an outage if a list or a watch is at an older version than the view has
+// reached: the API went back in time, and keepFresh may find no kind that was not listed anew meanwhile. It is called before the changes
+// of a list are journaled. // I16
+func (f *freshness) compareHistory(reached, at uint64) {
+	if at < reached {
+		f.markOutage(time.Now())
+	}
+}
+
 // markStart records the start of the wait for the view.
 func (f *freshness) markStart(now time.Time) {
 	f.mu.Lock()
@@ -311,6 +320,7 @@ func (s *store) UpdateResourceVersion(version string) {
 	if err != nil {
 		s.problem = err.Error()
 	} else if s.reached > 0 {
+		s.side.c.fresh.compareHistory(s.reached, at)
 		s.reached = at
 		s.updateProven()
 	}

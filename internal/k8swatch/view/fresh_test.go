@@ -473,3 +473,21 @@ func TestKindThatComesBackIsListedAnew(t *testing.T) { // I16
 	close(back)
 	k8stest.Until(t, "the Machine is seen again", has)
 }
+
+// The API may have gone back in time, and all kinds may have been listed anew before any was compared with it: the lists tell it.
+func TestListOfAnEarlierHistoryIsFollowedByQuiet(t *testing.T) { // I16
+	c, at := offline(), time.Now()
+	c.fresh.markStart(at)
+	listAll(t, c, 10, at)
+	listAll(t, c, 12, at.Add(time.Second))
+	require.True(t, c.View().Since.IsZero())
+	listAll(t, c, 3, at.Add(2*time.Second))
+	assert.True(t, c.View().Synced)
+	assert.False(t, c.View().Since.IsZero(), "a quiet period follows")
+
+	c = offline()
+	c.fresh.markStart(at)
+	listAll(t, c, 10, at)
+	c.storeOf("Node").UpdateResourceVersion("4")
+	assert.False(t, c.View().Since.IsZero(), "nor does a watch go back")
+}

@@ -43,10 +43,11 @@ func (c *Cache) Changes() []policy.Change {
 }
 
 // journal collects changes until they are read. It keeps only the last state of
-// each object, so it never grows beyond the size of the cluster.
+// each object, and before the first reading, for which a kind that cannot be read may keep it waiting, nothing of those that are gone.
 type journal struct {
 	mu      sync.Mutex
 	pending map[policy.ObjectID]policy.Change
+	read    bool // somebody knows of objects
 }
 
 func (j *journal) add(ch policy.Change) {
@@ -55,7 +56,9 @@ func (j *journal) add(ch policy.Change) {
 	if j.pending == nil {
 		j.pending = map[policy.ObjectID]policy.Change{}
 	}
-	j.pending[ch.ID] = ch
+	if j.pending[ch.ID] = ch; !j.read && ch.Value == nil && ch.Err == nil {
+		delete(j.pending, ch.ID)
+	}
 }
 
 // drain returns the changes, deletions first: an object that came back at another
@@ -64,7 +67,7 @@ func (j *journal) add(ch policy.Change) {
 func (j *journal) drain(counts func(policy.ObjectID) bool) []policy.Change {
 	j.mu.Lock()
 	pending := j.pending
-	j.pending = nil
+	j.pending, j.read = nil, true
 	j.mu.Unlock()
 	for id := range pending {
 		if !counts(id) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,9 @@ type requestKind struct {
 // Those of other remediators are watched only while a check names them.
 type requestKinds struct {
 	changed chan struct{} // a check changed, or a store of requests was proven
+
+	// files are the checks from files since a reload; nil: those of the Config.
+	files atomic.Pointer[[]policy.Check]
 
 	mu     sync.Mutex
 	stores map[requestKind]*store
@@ -371,9 +375,22 @@ func (c *Cache) EachCheck(visit func(*policy.Check)) {
 			}
 		}
 	}
-	for i := range c.cfg.Checks {
-		visit(&c.cfg.Checks[i])
+	files := c.fileChecks()
+	for i := range files {
+		visit(&files[i])
 	}
+}
+
+// ReplaceChecks makes these the checks from files. The kinds that those of the start name are watched all the same: a policy that comes back
+// must find their requests read. // I22
+func (c *Cache) ReplaceChecks(files []policy.Check) { c.requests.files.Store(&files) }
+
+// fileChecks are the checks from files.
+func (c *Cache) fileChecks() []policy.Check {
+	if files := c.requests.files.Load(); files != nil {
+		return *files
+	}
+	return c.cfg.Checks
 }
 
 // author is a namespace on an API server whose checks name kinds of requests.

@@ -241,6 +241,40 @@ func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
 	assert.ErrorContains(t, err, "there are more than 500")
 }
 
+// A look reads the requests where the templates of the policies are now, and no policy that a reload has removed keeps it from that. // I22
+func TestRequestPlacesAreThoseOfTheReloadedPolicies(t *testing.T) {
+	policyIn := func(namespace, kind string) []policy.Check {
+		return []policy.Check{{Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, SelectsNodes: true, Strategy: policy.CreateRequests, Source: "a.yaml:1",
+			Template: &policy.Template{APIVersion: "example.com/v1", Kind: kind + "Template", Namespace: namespace, Name: "t"}}}
+	}
+	c := newCache(Config{Checks: append(policyIn("before", "Reboot"), policyIn("before", "Never")...)}, zap.NewNop())
+	places := func() (all []string) {
+		c.adjustRequests()
+		for k, st := range c.requests.stores {
+			if k.kind.Kind == "Reboot" {
+				st.synced, st.proven = true, time.Now()
+			}
+		}
+		c.adjustRequests()
+		for _, p := range c.RequestPlaces(nil, &policy.Node{Name: "n"}) {
+			if p.Kind.Kind == "Reboot" {
+				all = append(all, p.Namespace)
+			}
+		}
+		c.EachCheck(func(check *policy.Check) {
+			if why := c.Unread(check); why != "" {
+				all = append(all, why)
+			}
+		})
+		return all
+	}
+	never := "the remediation requests of kind Never.example.com have not been read: not yet"
+	assert.Equal(t, []string{"before", never}, places())
+	c.ReplaceChecks(policyIn("now", "Reboot"))
+	assert.Equal(t, []string{"now"}, places())
+	assert.Len(t, c.requests.stores, 4, "Never is watched all the same, beside fenced's own and Metal3's")
+}
+
 // isRequested reads whether there is a request for a target in one of these places.
 func isRequested(t *testing.T, places []Place, target remediate.Target) (found bool, err error) {
 	t.Helper()

@@ -241,6 +241,7 @@ func (s *store) Replace(list []any, version string) error {
 		}
 	}
 	s.mu.Lock()
+	s.side.c.fresh.compareHistory(s.reached, at)
 	news := !s.synced
 	for name, old := range s.items {
 		if _, still := items[name]; !still {

@@ -448,3 +448,22 @@ func TestOneText(t *testing.T) {
 	oneText(&huge, &alone)
 	assert.Same(t, own, unsafe.StringData(alone), "a kubelet may write any length")
 }
+
+// While one kind cannot be read since the start, nobody reads the changes of the others: what comes and goes meanwhile is not kept.
+func TestWhatNobodyWasToldOfIsForgotten(t *testing.T) {
+	c := offline()
+	machines := c.storeOf("Machine")
+	stays := apiObject("Machine", "stays", "1", nil)
+	require.NoError(t, machines.Add(stays))
+	for i := range 100 {
+		m := apiObject("Machine", fmt.Sprint("m-", i), "1", nil)
+		require.NoError(t, machines.Add(m))
+		require.NoError(t, machines.Delete(m))
+	}
+	assert.Len(t, c.journal.pending, 1)
+	require.Len(t, c.Changes(), 1)
+	require.NoError(t, machines.Delete(stays))
+	list := c.Changes()
+	require.Len(t, list, 1, "somebody was told of it")
+	assert.Nil(t, list[0].Value)
+}
