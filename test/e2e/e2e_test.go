@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
+	debug.SetGCPercent(400) // few objects live, and much is decoded: collections would take a tenth of the time
 	// A scene waits far more than it computes. Its control plane, with what else it runs, takes less than a gigabyte.
 	pace.Together(min(16, pace.Fit(1<<30)))
 	code := m.Run()

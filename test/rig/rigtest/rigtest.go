@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,11 +26,15 @@ var (
 	pool   rig.Pool
 )
 
+// gcPercent is for a process of few live objects that decodes much: its collections would take a tenth of its time.
+const gcPercent = 400
+
 // Main is for TestMain: it runs the tests and stops the control planes that they
 // used.
 //
 //	func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
 func Main(m *testing.M) int {
+	debug.SetGCPercent(gcPercent)
 	defer func() {
 		for _, c := range shared {
 			c.Stop()
