@@ -259,11 +259,8 @@ func (c *cli) runTable(st wire.Status, now time.Time) *table {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}
 	for _, r := range st.Runs {
-		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.when(r.Started, now), c.when(cmp.Or(r.Deadline, r.NextTry), now), orDash(r.Reason), c.lastError(r.LastError, now)}
-		if c.output == "wide" {
-			row = append(row, orDash(r.Machine), orDash(r.Note))
-		}
-		t.add(row...)
+		t.add(r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.when(r.Started, now), c.when(cmp.Or(r.Deadline, r.NextTry), now),
+			orDash(r.Reason), c.lastError(r.LastError, now), orDash(r.Machine), orDash(r.Note))
 	}
 	return t
 }
@@ -276,12 +273,8 @@ func (c *cli) recentTable(st wire.Status, now time.Time) *table {
 		t.head = append(t.head, "NOTE")
 	}
 	for _, r := range st.Recent {
-		row := []any{c.when(r.Ended, now), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
-			span(r.Ended.Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced")}
-		if c.output == "wide" {
-			row = append(row, orDash(r.Note))
-		}
-		t.add(row...)
+		t.add(c.when(r.Ended, now), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
+			span(r.Ended.Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced"), orDash(r.Note))
 	}
 	t.addMore("-", st.RecentMore)
 	return t
@@ -319,11 +312,8 @@ func (c *cli) requestTable(st wire.Status) *table {
 	}
 	for _, k := range st.Clusters {
 		for _, q := range k.Requests {
-			row := []any{k.Name, checkName(q.Kind, q.Namespace, q.Name), orDash(cmp.Or(q.Node, q.Machine)), phaseCell(q.Phase), orDash(q.Run), orDash(q.Reason)}
-			if c.output == "wide" {
-				row = append(row, yesNo(q.Finalizer), orDash(q.Message))
-			}
-			t.add(row...)
+			t.add(k.Name, checkName(q.Kind, q.Namespace, q.Name), orDash(cmp.Or(q.Node, q.Machine)), phaseCell(q.Phase), orDash(q.Run), orDash(q.Reason),
+				yesNo(q.Finalizer), orDash(q.Message))
 		}
 		t.addMore(k.Name, k.RequestsMore)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // handOvers loses one instance after another, each in another way, and lets it come back.
@@ -239,7 +240,7 @@ func (s *site) await(ctx context.Context, what string, ok func(claims) bool) (cl
 		if err != nil || ok(c) {
 			return c, err
 		}
-		if !sleep(ctx, claimsPoll) {
+		if !rig.Sleep(ctx, claimsPoll) {
 			return c, fmt.Errorf("wait until %s: %w: %v", what, ctx.Err(), c.balance())
 		}
 	}
@@ -260,7 +261,7 @@ func (s *site) awaitActing(ctx context.Context, since time.Time) (time.Duration,
 		if n == s.Clusters {
 			return time.Since(since), nil
 		}
-		if !sleep(ctx, claimsPoll) {
+		if !rig.Sleep(ctx, claimsPoll) {
 			return 0, fmt.Errorf("wait until all clusters are acted on: %d are: %w: %s", n, ctx.Err(), problem)
 		}
 	}

@@ -126,11 +126,7 @@ func MeasureClusters(ctx context.Context, o ClustersOptions) (r *ClustersResult,
 	}
 	defer func() {
 		s.stop(err != nil)
-		if err == nil {
-			_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
-			return
-		}
-		err = fmt.Errorf("%w\nthe logs are kept in %s", err, s.dir)
+		keepLogs(s.dir, &err)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, clustersTime)
 	defer cancel()
@@ -188,7 +184,7 @@ func (s *site) cost(ctx context.Context, r *ClustersResult) (err error) {
 	go func() {
 		run := remediate.Run{ID: "bench", Target: remediate.Target{Cluster: "elsewhere", Node: "node"}, Step: remediate.Done, Started: time.Now().UTC(), Ended: time.Now().UTC()}
 		var err error
-		for err == nil && sleep(storing, time.Second) {
+		for err == nil && rig.Sleep(storing, time.Second) {
 			run.Note = time.Now().String()
 			run, err = state.SaveRun(ctx, store, run)
 		}
@@ -277,7 +273,7 @@ func (s *site) decisions(ctx context.Context, r *ClustersResult) error {
 			again := faulty.hang()
 			end = func() error { again(); return nil }
 		case 2:
-			l := &load{client: faulty.client, nodes: faulty.others, rate: s.Storm}
+			l := loadOn(faulty.client, faulty.others, s.Storm)
 			storming, stop := context.WithCancel(ctx)
 			done := make(chan error, 1)
 			go func() { done <- l.run(storming) }()
@@ -287,7 +283,7 @@ func (s *site) decisions(ctx context.Context, r *ClustersResult) error {
 				return err
 			}
 		}
-		if !sleep(ctx, settleTime) {
+		if !rig.Sleep(ctx, settleTime) {
 			return ctx.Err()
 		}
 		s.tell("decisions: %s", condition)
@@ -333,7 +329,7 @@ func (s *site) decide(ctx context.Context, condition int) ([]time.Duration, erro
 	deadlines := make([]time.Time, len(s.members))
 	for first := 1; first < len(s.members); first += phases {
 		second := time.Now().Truncate(time.Second).Add(time.Second)
-		if !sleep(ctx, time.Until(second)) {
+		if !rig.Sleep(ctx, time.Until(second)) {
 			return nil, ctx.Err()
 		}
 		for i := first; i < min(first+phases, len(s.members)); i++ {

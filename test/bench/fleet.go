@@ -421,22 +421,19 @@ func turn(n *corev1.Node, now time.Time) {
 // fail makes a Node's Ready Unknown since a whole second, as the controller
 // manager does when heartbeats stop.
 func fail(n *corev1.Node, since time.Time) {
-	for i := range n.Status.Conditions {
-		c := &n.Status.Conditions[i]
-		if c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-			c.LastTransitionTime = metav1.NewTime(since)
-		}
-	}
+	setReady(n, since, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 }
 
 // ready is the end of that.
 func ready(n *corev1.Node, since time.Time) {
+	setReady(n, since, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+}
+
+func setReady(n *corev1.Node, since time.Time, status corev1.ConditionStatus, reason, message string) {
 	for i := range n.Status.Conditions {
 		c := &n.Status.Conditions[i]
 		if c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-			c.LastTransitionTime = metav1.NewTime(since)
+			c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, message, metav1.NewTime(since)
 		}
 	}
 }

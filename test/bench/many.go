@@ -106,7 +106,7 @@ func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
 		return attempt{}, err
 	}
 	defer p.stop()
-	if !sleep(ctx, b.Settle) {
+	if !rig.Sleep(ctx, b.Settle) {
 		return attempt{}, ctx.Err()
 	}
 	if load == busy {
@@ -183,7 +183,7 @@ func (b *bench) startController(ctx context.Context) (*process, error) {
 		if log, err := os.ReadFile(p.log); err == nil && bytes.Contains(log, evaluated) {
 			return p, nil
 		}
-		if p.ended() || !sleep(ctx, startPoll) {
+		if p.ended() || !rig.Sleep(ctx, startPoll) {
 			p.stop()
 			return nil, fmt.Errorf("start OpenShift's controller: it has not evaluated %s\n%s", manyPool, p.logTail())
 		}
@@ -212,7 +212,7 @@ func (b *bench) together(ctx context.Context, p *process) (a attempt, err error)
 	if a.UntilLast, err = used.measure(a.From, a.From.Add(a.Deleted[len(a.Deleted)-1])); err != nil {
 		return a, err
 	}
-	if !sleep(ctx, aftermath) {
+	if !rig.Sleep(ctx, aftermath) {
 		return a, ctx.Err()
 	}
 	after, err := p.cpuTime()
@@ -254,7 +254,7 @@ func (b *bench) deletions(ctx context.Context, from time.Time, names []string) (
 	defer cancel()
 	found := map[string]time.Duration{}
 	for len(found) < len(names) {
-		if !sleep(ctx, max(time.Until(from), 0)+lookAgain) {
+		if !rig.Sleep(ctx, max(time.Until(from), 0)+lookAgain) {
 			return nil, fmt.Errorf("wait for the deletions of %d Machines: %d were deleted: %w", len(names), len(found), ctx.Err())
 		}
 		all, err := b.cluster.AllDeletions("machines")

@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fenced/fenced/test/rig"
 )
 
 // Usage is what a process cost while the load ran.
@@ -37,7 +39,7 @@ func (p *process) usage(ctx context.Context, window time.Duration, updates *coun
 	if err != nil {
 		return Usage{}, err
 	}
-	if !sleep(ctx, window) {
+	if !rig.Sleep(ctx, window) {
 		return Usage{}, ctx.Err()
 	}
 	after, err := p.cpuTime()
@@ -169,7 +171,7 @@ func startShares(ctx context.Context, program, apiServer, etcd int) *shares {
 	s := &shares{pids: [...]int{program, apiServer, etcd}}
 	ctx, s.stop = context.WithCancel(ctx)
 	s.g.Go(func() {
-		for s.read() && sleep(ctx, shareEvery) {
+		for s.read() && rig.Sleep(ctx, shareEvery) {
 		}
 	})
 	return s
@@ -295,36 +297,52 @@ func (p *process) logTail() string {
 // kubelets is how many goroutines post for all Nodes.
 const kubelets = 8
 
-// load posts Node status updates at a steady rate, one Node after the other:
-// half of them heartbeats, half turn a condition that no check lists. Nobody
-// else writes these Nodes, so each update starts from the answer to the last.
+// load posts Node status updates at a steady rate, one Node after the other.
 type load struct {
-	client kubernetes.Interface
-	nodes  []*corev1.Node
-	rate   int // per second
+	nodes int
+	rate  int // per second
+	// update updates one of the Nodes: a heartbeat, or it turns a condition that no check lists.
+	update func(ctx context.Context, node int, turned bool) error
 	done   counter
+}
+
+// loadOn is the load on Nodes that nobody else writes, so each update starts from the answer to the last.
+func loadOn(client kubernetes.Interface, nodes []*corev1.Node, rate int) *load {
+	return &load{nodes: len(nodes), rate: rate, update: func(ctx context.Context, i int, turned bool) error {
+		change := heartbeat
+		if turned {
+			change = turn
+		}
+		change(nodes[i], time.Now())
+		updated, err := client.CoreV1().Nodes().UpdateStatus(ctx, nodes[i], metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("update the status of a Node: %w", err)
+		}
+		nodes[i] = updated
+		return nil
+	}}
 }
 
 // run posts until ctx ends. A cluster that answers too slowly lowers the rate,
 // which is why the rate is measured.
 func (l *load) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for k := range kubelets {
+	for k := range min(kubelets, l.nodes) {
 		g.Go(func() error { return l.post(ctx, k) })
 	}
 	return g.Wait()
 }
 
-// post updates every kubelets-th Node, beginning with the first-th.
+// post updates every kubelets-th Node, beginning with the first-th. Half of the updates turn a condition.
 func (l *load) post(ctx context.Context, first int) error {
 	interval := kubelets * time.Second / time.Duration(l.rate)
-	if !sleep(ctx, interval*time.Duration(first)/kubelets) { // spreads the kubelets over the interval
+	if !rig.Sleep(ctx, interval*time.Duration(first)/kubelets) { // spreads the kubelets over the interval
 		return nil
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for i, round := first, 0; ; i += kubelets {
-		if i >= len(l.nodes) {
+		if i >= l.nodes {
 			i, round = first, round+1
 		}
 		select {
@@ -332,19 +350,13 @@ func (l *load) post(ctx context.Context, first int) error {
 			return nil
 		case <-tick.C:
 		}
-		change := heartbeat
-		if (i/kubelets+round)%2 == 1 {
-			change = turn
-		}
-		change(l.nodes[i], time.Now())
-		updated, err := l.client.CoreV1().Nodes().UpdateStatus(ctx, l.nodes[i], metav1.UpdateOptions{})
+		err := l.update(ctx, i, (i/kubelets+round)%2 == 1)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("update the status of a Node: %w", err)
+			return err
 		}
-		l.nodes[i] = updated
 		l.done.Add(1)
 	}
 }

@@ -64,7 +64,7 @@ func (b *bench) where(ctx context.Context) (*Where, error) {
 		return nil, err
 	}
 	defer d.stop()
-	if !sleep(ctx, b.Settle) {
+	if !rig.Sleep(ctx, b.Settle) {
 		return nil, ctx.Err()
 	}
 	if b.Busy {

@@ -232,7 +232,7 @@ func (s *site) hang(ctx context.Context, name string) error {
 // noteHealthy notes when a host that hung is healthy again: it runs, with a boot of its own and a Node that is Ready. A BMC that is late
 // may switch it off once more after that.
 func (s *site) noteHealthy() {
-	for pause(s.life, poll) {
+	for rig.Sleep(s.life, poll) {
 		s.mu.Lock()
 		for name, h := range s.hosts {
 			if s.away[name] == "" && !h.bmc.Power() {
@@ -356,10 +356,7 @@ func (b *bastion) keep() {
 		if err == nil && cmd != nil {
 			_ = cmd.Wait() // its log says how it ended
 		}
-		select {
-		case <-b.site.life.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
+		rig.Sleep(b.site.life, 500*time.Millisecond)
 	}
 }
 

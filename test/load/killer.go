@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -39,10 +40,8 @@ func (p *play) startKiller(ctx context.Context) (*killer, error) {
 		if err == nil && len(st.Value.Clusters) == 1 && len(st.Value.Clusters[0].Checks) == 1 && st.Value.Clusters[0].Checks[0].Healthy == p.Nodes {
 			return k, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !rig.Sleep(ctx, poll) {
 			return nil, fmt.Errorf("wait until fenced calls %d Nodes healthy: %w\n%s", p.Nodes, ctx.Err(), p.s.LogTail(20))
-		case <-time.After(poll):
 		}
 	}
 }

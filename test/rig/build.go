@@ -253,11 +253,9 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 			fmt.Fprintln(progress, "another process is building the programs of the tests, waiting for it")
 			stop = heartbeat(progress, "them in another process", start)
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 200*time.Millisecond) {
 			_ = f.Close()
 			return nil, fmt.Errorf("wait for the build in another process: %w", ctx.Err())
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

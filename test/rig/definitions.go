@@ -169,7 +169,7 @@ func wait(ctx context.Context, what string, done func() (bool, error)) error {
 		if ok {
 			return nil
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if !Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
 		}
 	}

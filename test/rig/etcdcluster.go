@@ -233,10 +233,8 @@ func (c *EtcdCluster) awaitLeader(ctx context.Context) error {
 		if err == nil || c.Died() != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("wait for an etcd leader: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

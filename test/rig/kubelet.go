@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -71,7 +72,7 @@ func NewKubelet(client *kube.Client, o KubeletOptions) *Kubelet {
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = 40 * time.Second
 	}
-	o.Address = orElse(o.Address, "192.0.2.1")
+	o.Address = cmp.Or(o.Address, "192.0.2.1")
 	return &Kubelet{opts: o, client: client}
 }
 
@@ -180,11 +181,11 @@ func (b *boot) stop() {
 }
 
 func (b *boot) run(ctx context.Context) {
-	if !sleep(ctx, b.opts.BootDelay) {
+	if !Sleep(ctx, b.opts.BootDelay) {
 		return
 	}
 	for b.register(ctx) != nil {
-		if !sleep(ctx, 500*time.Millisecond) {
+		if !Sleep(ctx, 500*time.Millisecond) {
 			return
 		}
 	}
@@ -196,14 +197,14 @@ func (b *boot) run(ctx context.Context) {
 			renewed = time.Now()
 		}
 		_ = b.reportReady(ctx)
-		if !sleep(ctx, b.opts.LeaseEvery) {
+		if !Sleep(ctx, b.opts.LeaseEvery) {
 			return
 		}
 	}
 }
 
-// sleep returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -71,7 +71,7 @@ func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node stri
 		if err == nil {
 			return nil
 		}
-		if !apierrors.IsForbidden(err) || !sleep(ctx, 100*time.Millisecond) {
+		if !apierrors.IsForbidden(err) || !Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("create Pod %s/%s: %w", namespace, name, err)
 		}
 	}
@@ -135,10 +135,8 @@ func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev
 		if (err == nil || apierrors.IsNotFound(err)) && ok(node) {
 			return node, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 200*time.Millisecond) {
 			return nil, fmt.Errorf("wait for Node %s: %w; last seen: %s", name, ctx.Err(), last)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -205,7 +203,7 @@ func (c *ControlPlane) awaitAdmission(ctx context.Context, node, annotation stri
 		if (err == nil) != refused && (err == nil || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
 			return nil
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("wait for what Node %s may be given: %w", node, ctx.Err())
 		}
 	}

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -52,7 +53,7 @@ type Machine struct {
 // CreateMachine creates a Machine with its status, as the machine controller leaves it.
 func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	obj := object("machine.openshift.io/v1beta1", "Machine", m.Name, m.Labels, m.Annotations)
-	setDefault(obj, roleLabel, orElse(m.Role, "worker"))
+	setDefault(obj, roleLabel, cmp.Or(m.Role, "worker"))
 	if m.MachineSet != "" {
 		set, err := c.dynamic.Resource(MachineSetResource).Namespace(Namespace).Get(ctx, m.MachineSet, metav1.GetOptions{})
 		if err != nil {
@@ -73,7 +74,7 @@ func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructu
 	}
 	obj.Object["spec"] = spec
 	status := map[string]any{
-		"phase":       orElse(m.Phase, "Running"),
+		"phase":       cmp.Or(m.Phase, "Running"),
 		"lastUpdated": time.Now().UTC().Format(time.RFC3339),
 	}
 	if m.NodeName != "" {
@@ -126,7 +127,7 @@ type Host struct {
 // CreateHost creates a BareMetalHost in the state in which the bare-metal operator leaves one that a
 // Machine runs on: managed, provisioned, powered on.
 func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Unstructured, error) {
-	secret := orElse(h.Secret, h.Name+"-bmc")
+	secret := cmp.Or(h.Secret, h.Name+"-bmc")
 	if h.User != "" {
 		if err := c.CreateSecret(ctx, secret, map[string]string{"username": h.User, "password": h.Password}); err != nil {
 			return nil, err
@@ -149,7 +150,7 @@ func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Un
 	obj.Object["spec"] = spec
 	return c.createWithStatus(ctx, obj, map[string]any{
 		"poweredOn": !h.Offline, "operationalStatus": "OK", "errorCount": int64(0), "errorMessage": "",
-		"provisioning": map[string]any{"ID": "", "state": orElse(h.State, "provisioned")},
+		"provisioning": map[string]any{"ID": "", "state": cmp.Or(h.State, "provisioned")},
 	})
 }
 

@@ -16,26 +16,20 @@ import (
 var errNotRunning = errors.New("the API server is not running")
 
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
-	p, err := c.run("etcd", c.etcdArgs())
+	p, err := c.run(&c.etcd, c.bin["etcd"], c.etcdArgs())
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.etcd = p
-	c.mu.Unlock()
 	return c.await(ctx, p, "http://"+c.etcdPort.address()+"/health", nil)
 }
 
 // StartAPIServer starts the API server, and returns when it is ready. After a stop it has the same port
 // and the same data.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
-	p, err := c.run("kube-apiserver", c.apiServerArgs())
+	p, err := c.run(&c.api, c.bin["kube-apiserver"], c.apiServerArgs())
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.api = p
-	c.mu.Unlock()
 	// /readyz needs an administrator's certificate.
 	admin, err := c.ca.User("rig", []string{AdminGroup})
 	if err != nil {
@@ -57,13 +51,10 @@ func (c *ControlPlane) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.run("kube-controller-manager", c.controllerManagerArgs(kubeconfig, c.opts))
+	p, err := c.run(&c.manager, c.bin["kube-controller-manager"], c.controllerManagerArgs(kubeconfig, c.opts))
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.manager = p
-	c.mu.Unlock()
 	return c.await(ctx, p, "https://"+c.managerPort.address()+"/healthz", nil)
 }
 
@@ -81,7 +72,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(c.dir.path, bin, []string{
+	p, err := c.run(&c.scheduler, bin, []string{
 		"--kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.schedulerPort.number), "--permit-port-sharing",
@@ -91,9 +82,6 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.scheduler = p
-	c.mu.Unlock()
 	return c.await(ctx, p, "https://"+c.schedulerPort.address()+"/healthz", nil)
 }
 

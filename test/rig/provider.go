@@ -97,7 +97,7 @@ func (p *Provider) CreateMachineSet(ctx context.Context, cluster, pool string, r
 
 // Run gives hosts to Machines until ctx ends. What fails is done in a later round.
 func (p *Provider) Run(ctx context.Context) {
-	for sleep(ctx, 200*time.Millisecond) {
+	for Sleep(ctx, 200*time.Millisecond) {
 		_ = p.round(ctx) // an error is that of a busy API server
 	}
 }
