@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -449,7 +448,7 @@ func (b *bench) fail(ctx context.Context, n *corev1.Node, timeout time.Duration)
 
 // firstByte is from the deadline to the first datagram at the host's BMC.
 func (b *bench) firstByte(ctx context.Context, t *target, f failure) (time.Duration, error) {
-	ctx, cancel := context.WithDeadline(ctx, later(f.deadline, time.Now()).Add(patience))
+	ctx, cancel := context.WithDeadline(ctx, times.Later(f.deadline, time.Now()).Add(patience))
 	defer cancel()
 	select {
 	case at := <-t.asked:
@@ -462,7 +461,7 @@ func (b *bench) firstByte(ctx context.Context, t *target, f failure) (time.Durat
 // deletion is from the deadline to the arrival of the Machine's DELETE, by the
 // API server's own audit log.
 func (b *bench) deletion(ctx context.Context, f failure) (time.Duration, error) {
-	ctx, cancel := context.WithDeadline(ctx, later(f.deadline, time.Now()).Add(patience))
+	ctx, cancel := context.WithDeadline(ctx, times.Later(f.deadline, time.Now()).Add(patience))
 	defer cancel()
 	for {
 		found, err := b.cluster.Deletions("machines", f.name)
@@ -476,21 +475,4 @@ func (b *bench) deletion(ctx context.Context, f failure) (time.Duration, error) 
 			return 0, fmt.Errorf("wait for the deletion of Machine %s: %w", f.name, ctx.Err())
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// quantile is the smallest sample that the share q of all does not exceed; 0 if there is none.
-func quantile(samples []time.Duration, q float64) time.Duration {
-	if len(samples) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(samples))
-	rank := int(math.Ceil(q * float64(len(sorted))))
-	return sorted[max(0, rank-1)]
 }

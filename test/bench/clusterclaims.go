@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -56,7 +57,7 @@ func (s *site) handOvers(ctx context.Context, r *ClustersResult) error {
 		}
 		result.What = h.what
 		s.tell("%d clusters: first %s, last %s, all acted on %s; handed back, last %s without an owner", len(result.Owned),
-			seconds(quantile(result.Owned, 0)), seconds(quantile(result.Owned, 1)), seconds(result.Acting), seconds(quantile(result.Back, 1)))
+			seconds(times.Quantile(result.Owned, 0)), seconds(times.Quantile(result.Owned, 1)), seconds(result.Acting), seconds(times.Quantile(result.Back, 1)))
 		r.HandOvers = append(r.HandOvers, result)
 	}
 	return nil
@@ -142,7 +143,7 @@ func (c claims) balance() map[string]int {
 // last is the time of the last claim.
 func (c claims) last(t time.Time) time.Time {
 	for _, o := range c.owners {
-		t = later(t, o.at)
+		t = times.Later(t, o.at)
 	}
 	return t
 }
@@ -157,7 +158,7 @@ func (c claims) take(instance string, e audit.Entry) error {
 	found := ownsIn.FindStringSubmatch(e.Message)
 	if found == nil {
 		if strings.HasPrefix(e.Message, "releases ownership") {
-			c.released[e.Cluster] = later(c.released[e.Cluster], e.At)
+			c.released[e.Cluster] = times.Later(c.released[e.Cluster], e.At)
 		}
 		return nil
 	}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -121,7 +122,7 @@ func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
 	if err != nil {
 		return a, fmt.Errorf("%w\nthe end of the log of %s:\n%s", err, p.name, p.logTail())
 	}
-	b.tell("%s: median %s, last %s, CPU times until then %v", b.contestants()[who], milli(quantile(a.Deleted, 0.5)), milli(quantile(a.Deleted, 1)), a.UntilLast)
+	b.tell("%s: median %s, last %s, CPU times until then %v", b.contestants()[who], milli(times.Quantile(a.Deleted, 0.5)), milli(times.Quantile(a.Deleted, 1)), a.UntilLast)
 	p.stop()
 	return a, b.fleet.renew(ctx, b.cluster)
 }
@@ -335,7 +336,7 @@ func (m *Many) print(w io.Writer, names []string) {
 		}
 		millis := func(seconds float64) string { return milli(time.Duration(seconds * float64(time.Second))) }
 		for _, r := range togetherRows {
-			row(r.name, func(a attempt) float64 { return quantile(a.Deleted, r.share).Seconds() }, millis, r.bound.Seconds())
+			row(r.name, func(a attempt) float64 { return times.Quantile(a.Deleted, r.share).Seconds() }, millis, r.bound.Seconds())
 		}
 		for i, name := range sharers {
 			row("CPU time of "+name+", from the timeout until the last", func(a attempt) float64 { return a.UntilLast[i].Seconds() }, millis, 0)

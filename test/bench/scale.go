@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/kube"
@@ -548,8 +549,8 @@ var scaleRows = []scaleRow{
 	{"resident", bytesOf(func(r *ScaleResult) int64 { return r.RSS }), shownMebi, []scaleBound{{5000, 80 << 20}, {100_000, 400 << 20}, {500_000, 2 << 30}}},
 	{"of it no pages of the program", bytesOf(func(r *ScaleResult) int64 { return r.Own }), shownMebi, nil},
 	{"most memory ever, with start, reload and answers", bytesOf(func(r *ScaleResult) int64 { return r.Peak }), shownMebi, nil},
-	{"end of a timeout -> first byte at the BMC, median", secondsOf(func(r *ScaleResult) time.Duration { return quantile(r.Decision, 0.5) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, []scaleBound{{0, 0.05}}},
-	{"the same, the longest", secondsOf(func(r *ScaleResult) time.Duration { return quantile(r.Decision, 1) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, nil},
+	{"end of a timeout -> first byte at the BMC, median", secondsOf(func(r *ScaleResult) time.Duration { return times.Quantile(r.Decision, 0.5) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, []scaleBound{{0, 0.05}}},
+	{"the same, the longest", secondsOf(func(r *ScaleResult) time.Duration { return times.Quantile(r.Decision, 1) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, nil},
 	{"CPU of one core under the updates", func(r *ScaleResult) (float64, bool) { return r.CPU, true }, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }, nil},
 	{"updates/s in the window", func(r *ScaleResult) (float64, bool) { return r.Updates, true }, func(v float64) string { return fmt.Sprintf("%.0f", v) }, nil},
 	{"reload of hosts.d, one entry changed, in the daemon", secondsOf(func(r *ScaleResult) time.Duration { return r.Order }), shownSeconds, []scaleBound{{100_000, 2}}},

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -233,27 +231,7 @@ func newProcess(dir, name, program string, args ...string) *process {
 	return &process{name: name, cmd: exec.Command(program, args...), log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 }
 
-func (p *process) start() error {
-	log, err := os.Create(p.log)
-	if err != nil {
-		return fmt.Errorf("make the log of %s: %w", p.name, err)
-	}
-	defer log.Close() // the child has its own copy
-	p.cmd.Stderr = log
-	if p.cmd.Stdout == nil {
-		p.cmd.Stdout = log
-	}
-	// A killed measurement must not leave a fencer behind. Setpgid keeps Ctrl-C for us.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what we need
-		close(p.done)
-	}()
-	return nil
-}
+func (p *process) start() error { return rig.RunLogged(p.cmd, p.name, p.log, os.O_TRUNC, p.done) }
 
 func (p *process) ended() bool {
 	select {
@@ -279,15 +257,7 @@ func (p *process) kill() { _ = p.cmd.Process.Kill() } // an error says only that
 
 // logTail is the end of the log, to go behind an error.
 func (p *process) logTail() string {
-	f, err := os.Open(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if _, err := f.Seek(-4<<10, io.SeekEnd); err != nil && !errors.Is(err, syscall.EINVAL) {
-		return err.Error() // EINVAL: it is shorter
-	}
-	text, err := io.ReadAll(f)
+	text, err := rig.ReadEnd(p.log, 4<<10)
 	if err != nil {
 		return err.Error()
 	}

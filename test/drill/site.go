@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -403,6 +402,5 @@ func (b *bastion) signal(s syscall.Signal) {
 // logTail is the end of a daemon's log.
 func (b *bastion) logTail(lines int) string {
 	text, _ := os.ReadFile(filepath.Join(b.dir, "fenced.log")) // there is none before its first start
-	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+	return rig.LastLines(string(text), lines)
 }
