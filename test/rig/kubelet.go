@@ -63,15 +63,9 @@ const powerPoll = 100 * time.Millisecond
 // NewKubelet creates a host; Run starts it. The client should come from
 // ControlPlane.KubeletClient.
 func NewKubelet(client *kube.Client, o KubeletOptions) *Kubelet {
-	if o.BootDelay == 0 {
-		o.BootDelay = time.Second
-	}
-	if o.LeaseEvery == 0 {
-		o.LeaseEvery = time.Second
-	}
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration = 40 * time.Second
-	}
+	o.BootDelay = cmp.Or(o.BootDelay, time.Second)
+	o.LeaseEvery = cmp.Or(o.LeaseEvery, time.Second)
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 40*time.Second)
 	o.Address = cmp.Or(o.Address, "192.0.2.1")
 	return &Kubelet{opts: o, client: client}
 }

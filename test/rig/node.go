@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -27,10 +28,6 @@ type Node struct {
 
 // CreateNode creates a Node that has no kubelet.
 func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, error) {
-	ready := n.Ready
-	if ready == "" {
-		ready = corev1.ConditionTrue
-	}
 	now := metav1.Now()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
@@ -38,7 +35,7 @@ func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, er
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{SystemUUID: n.SystemUUID, BootID: n.BootID},
 			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: ready, Reason: "Rig", LastHeartbeatTime: now, LastTransitionTime: now,
+				Type: corev1.NodeReady, Status: cmp.Or(n.Ready, corev1.ConditionTrue), Reason: "Rig", LastHeartbeatTime: now, LastTransitionTime: now,
 			}},
 		},
 	}
