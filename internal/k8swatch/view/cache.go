@@ -116,6 +116,14 @@ func (c *Cache) sides() []*side {
 	return []*side{c.work, c.manage}
 }
 
+// stores are those of all API servers.
+func (c *Cache) stores() (all []*store) {
+	for _, s := range c.sides() {
+		all = append(all, s.watched()...)
+	}
+	return all
+}
+
 // Run keeps the view up to date until ctx ends. It survives API outages, CRDs
 // that are missing, added or removed, and a kubeconfig that is replaced.
 func (c *Cache) Run(ctx context.Context) {

@@ -102,19 +102,17 @@ func (c *Cache) skew() (worst time.Duration, known bool, of string) {
 // checks that name them are not evaluated.
 func (c *Cache) proven() (oldest time.Time, problem string) {
 	first := true
-	for _, side := range c.sides() {
-		for _, s := range side.watched() {
-			at, wrong := s.state()
-			unread := s.request && at.IsZero()
-			if unread {
-				wrong = s.whyUnread(wrong)
-			}
-			if problem == "" && wrong != "" {
-				problem = "watch " + s.Kind + c.label(side) + ": " + wrong
-			}
-			if !unread && (first || at.Before(oldest)) {
-				oldest, first = at, false
-			}
+	for _, s := range c.stores() {
+		at, wrong := s.state()
+		unread := s.request && at.IsZero()
+		if unread {
+			wrong = s.whyUnread(wrong)
+		}
+		if problem == "" && wrong != "" {
+			problem = "watch " + s.Kind + c.label(s.side) + ": " + wrong
+		}
+		if !unread && (first || at.Before(oldest)) {
+			oldest, first = at, false
 		}
 	}
 	return oldest, problem

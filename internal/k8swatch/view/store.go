@@ -3,7 +3,9 @@ package view
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -348,14 +350,10 @@ func (s *store) recordMark(name objectName, m *event.RunMark) {
 
 // Marked lists the Nodes and Machines of the view that carry a mark, in no order.
 func (c *Cache) Marked() (list []event.RunMark) {
-	for _, side := range c.sides() {
-		for _, s := range side.watched() {
-			s.mu.Lock()
-			for _, m := range s.marks {
-				list = append(list, m)
-			}
-			s.mu.Unlock()
-		}
+	for _, s := range c.stores() {
+		s.mu.Lock()
+		list = slices.AppendSeq(list, maps.Values(s.marks))
+		s.mu.Unlock()
 	}
 	return list
 }
