@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -137,12 +138,4 @@ func (c *Cache) Run(ctx context.Context) {
 	g.Wait()
 }
 
-func (c *Cache) notify() { signal(c.changed) }
-
-// signal sends to a channel with a buffer of one, unless a signal is pending.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (c *Cache) notify() { live.Signal(c.changed) }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 )
 
 // outageAfter is the length of an outage after which a quiet period
@@ -372,7 +373,7 @@ func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Unlock()
 	s.absence.end()
 	if other && s.request { // the checks that name the kind tell why it cannot be read
-		signal(s.side.c.requests.changed)
+		live.Signal(s.side.c.requests.changed)
 	}
 	if news {
 		s.log.Log(level, "the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))

@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -264,7 +265,7 @@ func (s *store) Replace(list []any, version string) error {
 		s.notifyChange()
 	}
 	s.notifyProgress()
-	signal(s.side.listed)
+	live.Signal(s.side.listed)
 	return nil
 }
 
@@ -301,7 +302,7 @@ func (s *store) journalAll() {
 // notifyChange signals that there is something new to evaluate.
 func (s *store) notifyChange() {
 	if s.checks {
-		signal(s.side.c.requests.changed)
+		live.Signal(s.side.c.requests.changed)
 	}
 	s.side.c.notify()
 }
@@ -309,7 +310,7 @@ func (s *store) notifyChange() {
 // notifyProgress signals that more may be proven than before.
 func (s *store) notifyProgress() {
 	if s.request {
-		signal(s.side.c.requests.changed)
+		live.Signal(s.side.c.requests.changed)
 	}
 	s.side.c.updateFreshness(time.Now())
 }
