@@ -130,7 +130,7 @@ func TestRepeatWhenDueAndWhenWoken(t *testing.T) {
 			case 1:
 				return time.Now().Add(time.Minute)
 			case 2:
-				time.AfterFunc(time.Hour, func() { live.Signal(wake); live.Signal(wake) })
+				time.AfterFunc(time.Hour, func() { live.Signal(wake) })
 				return time.Time{}
 			}
 			cancel()

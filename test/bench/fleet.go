@@ -10,11 +10,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -295,20 +293,11 @@ type decoy struct {
 }
 
 func startDecoy(ctx context.Context) (*decoy, error) {
-	// All addresses, but only of the loopback device: nobody outside can reach it.
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var bound error
-		err := c.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "lo") })
-		if err != nil {
-			return err
-		}
-		return bound
-	}}
-	conn, err := lc.ListenPacket(ctx, "udp4", "0.0.0.0:0")
+	conn, port, err := ipmisim.ListenLoopback(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listen for whoever asks a healthy host: %w", err)
 	}
-	d := &decoy{conn: conn, port: conn.LocalAddr().(*net.UDPAddr).Port, done: make(chan struct{})}
+	d := &decoy{conn: conn, port: port, done: make(chan struct{})}
 	go d.count()
 	return d, nil
 }
