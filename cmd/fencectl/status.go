@@ -284,18 +284,18 @@ func stepCell(step string) cell {
 	if n := wire.StepNumber(step); n > 0 {
 		return cell{text: fmt.Sprintf("%d/6 %s", n, step), color: yellow}
 	}
-	if step == wire.ResultWaiting {
-		return cell{text: step, color: yellow}
-	}
-	return cell{text: step, color: red}
+	return warn(step, step != wire.ResultWaiting)
 }
 
-func verdict(v string) cell {
-	if v == "Unhealthy" {
-		return cell{text: v, color: red}
+// warn is a cell that draws the eye; red is for what is bad.
+func warn(text string, bad bool) cell {
+	if bad {
+		return cell{text: text, color: red}
 	}
-	return cell{text: v, color: yellow}
+	return cell{text: text, color: yellow}
 }
+
+func verdict(v string) cell { return warn(v, v == "Unhealthy") }
 
 func yesNo(b bool) string {
 	if b {
@@ -320,12 +320,7 @@ func (c *cli) requestTable(st wire.Status) *table {
 	return t
 }
 
-func phaseCell(phase string) cell {
-	if phase == "Held" {
-		return cell{text: phase, color: red}
-	}
-	return cell{text: phase, color: yellow}
-}
+func phaseCell(phase string) cell { return warn(phase, phase == "Held") }
 
 // bmcLine returns how many BMCs a fence could not rely on, or an empty string while none is known.
 func bmcLine(n wire.BMCCount) string {

@@ -340,21 +340,7 @@ func (b *bench) writeConfig(to string) error {
 	if err := os.Mkdir(filepath.Join(to, "policies.d"), 0o700); err != nil {
 		return fmt.Errorf("make policies.d: %w", err)
 	}
-	return writeFiles(to, map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)})
-}
-
-// writeFiles writes files below a directory, with the directories that they need.
-func writeFiles(below string, files map[string][]byte) error {
-	for name, data := range files {
-		path := filepath.Join(below, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return fmt.Errorf("make the directory of %s: %w", name, err)
-		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-	}
-	return nil
+	return rig.WriteFiles(to, map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)})
 }
 
 func (b *bench) hosts(dir string) []any {

@@ -250,7 +250,7 @@ spec:
 	if err != nil {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
-	return writeFiles(s.dir, map[string][]byte{clustersHosts: text, clustersPolicy: []byte(policies.String()), "password": []byte(password)})
+	return rig.WriteFiles(s.dir, map[string][]byte{clustersHosts: text, clustersPolicy: []byte(policies.String()), "password": []byte(password)})
 }
 
 // peerDaemon is one of the daemons that share the clusters.
@@ -288,7 +288,7 @@ func (s *site) startInstances(n int) error {
 			p.relays, endpoints = append(p.relays, r), append(endpoints, "http://"+r.Addr())
 		}
 		config := fmt.Sprintf(instancesConfig, p.name, clusters.String(), strings.Join(endpoints, ", "), prefix)
-		if err := writeFiles(s.dir, map[string][]byte{p.name + "/fenced.yaml": []byte(config)}); err != nil {
+		if err := rig.WriteFiles(s.dir, map[string][]byte{p.name + "/fenced.yaml": []byte(config)}); err != nil {
 			return err
 		}
 		p.start = func() (err error) {

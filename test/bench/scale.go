@@ -167,7 +167,7 @@ func (s *scale) writeFiles() error {
 	if err := os.Mkdir(s.path("policies.d"), 0o700); err != nil {
 		return fmt.Errorf("make policies.d: %w", err)
 	}
-	if err := writeFiles(s.dir, map[string][]byte{"password": []byte(password)}); err != nil {
+	if err := rig.WriteFiles(s.dir, map[string][]byte{"password": []byte(password)}); err != nil {
 		return err
 	}
 	for from := 0; from < s.Nodes; from += hostsInFile {
@@ -187,7 +187,7 @@ func (s *scale) writeHosts(from int, more string) error {
 			scaleName(i), more, ipmisim.ManyAddress(i), s.ports, user, s.path("password"))
 		more = ""
 	}
-	return writeFiles(s.dir, map[string][]byte{fmt.Sprintf("hosts.d/%06d.yaml", from): []byte(text.String())})
+	return rig.WriteFiles(s.dir, map[string][]byte{fmt.Sprintf("hosts.d/%06d.yaml", from): []byte(text.String())})
 }
 
 // measure measures while updates are posted; an update that fails ends it.
@@ -209,7 +209,7 @@ func (s *scale) measure(ctx context.Context) error {
 func (s *scale) start(ctx context.Context, sweep time.Duration, healthy int) (*process, time.Duration, error) {
 	text := fmt.Sprintf(scaleConfiguration, clusterName, s.fleet.Kubeconfig, s.path("fenced.sock"), 2*s.Samples+1)
 	text = strings.Replace(text, "sweep: {interval: 0s}", fmt.Sprintf("sweep: {interval: %s}", sweep), 1)
-	if err := writeFiles(s.dir, map[string][]byte{"fenced.yaml": []byte(text)}); err != nil {
+	if err := rig.WriteFiles(s.dir, map[string][]byte{"fenced.yaml": []byte(text)}); err != nil {
 		return nil, 0, err
 	}
 	s.tell("starting fenced under %d updates/s", s.Rate)

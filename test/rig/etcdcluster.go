@@ -129,12 +129,7 @@ func writeEtcdPKI(dir string, also []net.IP) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"client.crt": user.Cert, "client.key": user.Key} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return fmt.Errorf("write the etcd client's keys: %w", err)
-		}
-	}
-	return nil
+	return WriteFiles(dir, map[string][]byte{"client.crt": user.Cert, "client.key": user.Key})
 }
 
 func (c *EtcdCluster) args(m *etcdMember) []string {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 )
 
 // Node is a Node to create without a kubelet. Nobody renews its Lease, so the controller manager sets
@@ -136,6 +137,24 @@ func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev
 			return nil, fmt.Errorf("wait for Node %s: %w; last seen: %s", name, ctx.Err(), last)
 		}
 	}
+}
+
+// AgeLease makes the Lease of a Node as old as that of a host that hung so long ago.
+func (c *ControlPlane) AgeLease(ctx context.Context, node string, age time.Duration) error {
+	renewed := metav1.NewMicroTime(time.Now().Add(-age))
+	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with what was under way when the kubelet hung
+		l, err := leases.Get(ctx, node, metav1.GetOptions{})
+		if err == nil {
+			l.Spec.RenewTime = &renewed
+			_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("age the Lease of %s: %w", node, err)
+	}
+	return nil
 }
 
 // ReadyStatus is the status of the Ready condition; empty without a Node or a condition.

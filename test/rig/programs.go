@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -250,8 +249,5 @@ func (c *ControlPlane) writeAuditPolicy() error {
 	if user := c.opts.AuditReads; user != "" {
 		reads = fmt.Sprintf("- level: Metadata\n  users: [%s]\n  verbs: [get, list]\n", user)
 	}
-	if err := os.WriteFile(c.file("audit-policy.yaml"), fmt.Appendf(nil, auditPolicy, reads), 0o600); err != nil {
-		return fmt.Errorf("write the audit policy: %w", err)
-	}
-	return nil
+	return WriteFiles(c.dir.path, map[string]string{"audit-policy.yaml": fmt.Sprintf(auditPolicy, reads)})
 }
