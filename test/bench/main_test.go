@@ -163,14 +163,6 @@ func TestParseCPU(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestParseMemory(t *testing.T) {
-	status := []byte("Name:\tfenced\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
-	n := must.Do(parseMemory(status, "VmRSS"))(t)
-	assert.EqualValues(t, 1<<20, n)
-	_, err := parseMemory(status, "VmSwap")
-	assert.ErrorContains(t, err, "VmSwap")
-}
-
 func TestOwnUsage(t *testing.T) {
 	p := must.Do(startProcess(t.TempDir(), "busy", "/bin/sh", "-c", "while :; do :; done"))(t)
 	defer p.stop()

@@ -33,19 +33,15 @@ type Usage struct {
 // usage measures for as long as window.
 func (p *process) usage(ctx context.Context, window time.Duration, updates *counter) (Usage, error) {
 	began, posted := time.Now(), updates.Load()
-	before, err := p.cpuTime()
-	if err != nil {
-		return Usage{}, err
-	}
-	if !rig.Sleep(ctx, window) {
-		return Usage{}, ctx.Err()
-	}
-	after, err := p.cpuTime()
+	cpu, err := p.used(func() error {
+		rig.Sleep(ctx, window)
+		return ctx.Err()
+	})
 	if err != nil {
 		return Usage{}, err
 	}
 	took := time.Since(began)
-	u := Usage{CPU: (after - before).Seconds() / took.Seconds(), Updates: perSecond(updates.Load()-posted, took)}
+	u := Usage{CPU: cpu.Seconds() / took.Seconds(), Updates: perSecond(updates.Load()-posted, took)}
 	if u.RSS, err = p.memory("VmRSS"); err != nil {
 		return u, err
 	}
@@ -120,26 +116,11 @@ func parseCPU(stat string) (time.Duration, error) {
 
 // memory is a line of /proc/PID/status in bytes.
 func (p *process) memory(key string) (int64, error) {
-	status, err := os.ReadFile(procFile(p.cmd.Process.Pid, "status"))
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.name, err)
-	}
-	n, err := parseMemory(status, key)
+	n, err := rig.Memory(p.cmd.Process.Pid, key)
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of %s: %w", p.name, err)
 	}
 	return n, nil
-}
-
-func parseMemory(status []byte, key string) (int64, error) {
-	for line := range bytes.Lines(status) {
-		fields := strings.Fields(string(line))
-		if len(fields) == 3 && fields[0] == key+":" && fields[2] == "kB" {
-			kb, err := strconv.ParseInt(fields[1], 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/PID/status has no %s", key)
 }
 
 func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/fenced/fenced/internal/wire"
@@ -148,15 +145,6 @@ func (k *killer) measure(ctx context.Context, began time.Time, before map[*scene
 
 // peakMemory is the largest resident size that a process had, in KiB; 0 if it is gone.
 func peakMemory(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range bytes.Lines(text) {
-		if value, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
-			n, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
-			return n
-		}
-	}
-	return 0
+	peak, _ := rig.Memory(pid, "VmHWM")
+	return peak >> 10
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -108,6 +109,23 @@ func ReadEnd(path string, limit int64) ([]byte, error) {
 		return nil, err // EINVAL: the file is shorter, read it from its start
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Memory is a line of /proc/PID/status in bytes, as VmHWM, the most memory that a process ever had.
+func Memory(pid int, key string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/status", pid)
+	status, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && fields[0] == key+":" && fields[2] == "kB" {
+			kb, err := strconv.ParseInt(fields[1], 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, key)
 }
 
 // freezeTime limits the wait until a stopped process has no running thread.
