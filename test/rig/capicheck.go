@@ -29,12 +29,16 @@ type CAPICheck struct {
 // TemplateRef names the template of an external remediation in Namespace. The zero value names none.
 type TemplateRef struct{ APIVersion, Kind, Name string }
 
-// object is nil for none.
 func (r TemplateRef) object() map[string]any {
+	return map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "namespace": Namespace}
+}
+
+// orNone is the object, or nil for none.
+func (r TemplateRef) orNone() map[string]any {
 	if r == (TemplateRef{}) {
 		return nil
 	}
-	return map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "namespace": Namespace}
+	return r.object()
 }
 
 // CreateCAPICheck creates a MachineHealthCheck in the shape of the served
@@ -55,7 +59,7 @@ func (c *ControlPlane) CreateCAPICheck(ctx context.Context, k CAPICheck) (*unstr
 	if v == "v1beta1" {
 		put(spec, "unhealthyConditions", unhealthyConditions(k.Conditions, "timeout"))
 		put(spec, "maxUnhealthy", k.MaxUnhealthy)
-		put(spec, "remediationTemplate", k.Template.object())
+		put(spec, "remediationTemplate", k.Template.orNone())
 	} else if err := k.v1beta2(spec); err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ func (k CAPICheck) v1beta2(spec map[string]any) error {
 		}
 	}
 	put(trigger, "unhealthyLessThanOrEqualTo", k.MaxUnhealthy)
-	ref := k.Template.object()
+	ref := k.Template.orNone()
 	delete(ref, "namespace") // it is the namespace of the check
 	put(remediation, "templateRef", ref)
 	put(remediation, "triggerIf", trigger)

@@ -60,7 +60,7 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 		}
 		objs, err := objectsIn(files, pattern)
 		if err != nil {
-			return nil, fmt.Errorf("read the set of CRDs %q: %w", set, err)
+			return nil, fmt.Errorf("no set of CRDs %q can be read: %w", set, err)
 		}
 		found = append(found, objs...)
 	}
@@ -70,8 +70,11 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 // objectsIn returns the objects of the files that a pattern names, of which there is at least one.
 func objectsIn(files fs.FS, pattern string) (found []*unstructured.Unstructured, err error) {
 	names, err := fs.Glob(files, pattern)
-	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("find %s: %d files, %w", pattern, len(names), err)
+	if err == nil && len(names) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", pattern, err)
 	}
 	for _, name := range names {
 		manifest, err := fs.ReadFile(files, name)

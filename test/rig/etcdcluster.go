@@ -133,20 +133,12 @@ func writeEtcdPKI(dir string, also []net.IP) error {
 }
 
 func (c *EtcdCluster) args(m *etcdMember) []string {
-	client, peer := c.url(m), "http://"+m.peer.address()
 	var all []string
 	for _, other := range c.members {
 		all = append(all, other.name+"=http://"+other.peer.address())
 	}
-	args := []string{
-		"--name=" + m.name, "--data-dir=" + filepath.Join(c.file(m.name), "data"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=" + strings.Join(all, ","),
-		"--socket-reuse-port", "--log-level=warn",
-		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
-		"--unsafe-no-fsync",
-	}
+	args := etcdArgs(filepath.Join(c.file(m.name), "data"), c.url(m), "http://"+m.peer.address(),
+		"--name="+m.name, "--initial-cluster="+strings.Join(all, ","))
 	if c.opts.TLS {
 		args = append(args, "--cert-file="+c.file("server.crt"), "--key-file="+c.file("server.key"),
 			"--client-cert-auth", "--trusted-ca-file="+c.CA())

@@ -76,17 +76,13 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if k.opts.Power == nil {
 		return errors.New("run a simulated kubelet: no Power function")
 	}
-	tick := time.NewTicker(powerPoll)
-	defer tick.Stop()
 	defer k.powerOff()
 	for {
 		if on, err := k.opts.Power(ctx); err == nil {
 			k.follow(ctx, on)
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, powerPoll) {
 			return nil
-		case <-tick.C:
 		}
 	}
 }

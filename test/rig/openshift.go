@@ -259,7 +259,7 @@ func (c *ControlPlane) CreateNodeCheck(ctx context.Context, k NodeCheck) (*unstr
 		requests = append(requests, r)
 	}
 	put(spec, "pauseRequests", requests)
-	put(spec, "remediationTemplate", k.Template.object())
+	put(spec, "remediationTemplate", k.Template.orNone())
 	for _, e := range k.Escalating {
 		steps = append(steps, map[string]any{"order": e.Order, "timeout": e.Timeout, "remediationTemplate": e.Template.object()})
 	}

@@ -190,17 +190,16 @@ var controllers = []string{
 }
 
 func (c *ControlPlane) etcdArgs() []string {
-	client, peer := "http://"+c.etcdPort.address(), "http://"+c.peerPort.address()
-	return []string{
-		"--data-dir=" + c.file("etcd"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=default=" + peer,
-		"--socket-reuse-port",
-		"--log-level=warn",
+	peer := "http://" + c.peerPort.address()
+	return etcdArgs(c.file("etcd"), "http://"+c.etcdPort.address(), peer, "--initial-cluster=default="+peer)
+}
+
+func etcdArgs(data, client, peer string, more ...string) []string {
+	return append(more, "--data-dir="+data, "--socket-reuse-port", "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
 		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
-		"--unsafe-no-fsync",
-	}
+		"--unsafe-no-fsync")
 }
 
 func (c *ControlPlane) apiServerArgs() []string {
