@@ -146,6 +146,14 @@ func (c *EtcdCluster) args(m *etcdMember) []string {
 	return args
 }
 
+func etcdArgs(data, client, peer string, more ...string) []string {
+	return append(more, "--data-dir="+data, "--socket-reuse-port", "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
+		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
+		"--unsafe-no-fsync")
+}
+
 var errMemberDown = errors.New("the etcd member is not running")
 
 // Kill ends a member as a crash would; Restart brings it back with its data.

@@ -194,14 +194,6 @@ func (c *ControlPlane) etcdArgs() []string {
 	return etcdArgs(c.file("etcd"), "http://"+c.etcdPort.address(), peer, "--initial-cluster=default="+peer)
 }
 
-func etcdArgs(data, client, peer string, more ...string) []string {
-	return append(more, "--data-dir="+data, "--socket-reuse-port", "--log-level=warn",
-		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
-		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
-		"--unsafe-no-fsync")
-}
-
 func (c *ControlPlane) apiServerArgs() []string {
 	args := []string{
 		"--etcd-servers=http://" + c.etcdPort.address(),
