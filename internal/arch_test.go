@@ -64,7 +64,7 @@ var table = map[string]rule{
 	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "wire", "hosts", "stop", "lead", "run", "cluster", "suspend", "request", "times"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
 	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "wire", "hosts", "stop", "lead", "run", "cluster", "admit", "suspend", "request", "live", "times"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
-	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason", "times"}, nil},
+	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason", "live", "times"}, nil},
 	"internal/logging":    {[]string{"wire"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/timeline":   {[]string{"wire", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
@@ -80,9 +80,9 @@ var table = map[string]rule{
 	"cmd/fencectl":        {[]string{"api", "remote", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "github.com/mattn/go-runewidth"}},
 
 	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"google.golang.org/protobuf/encoding/protowire", "k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
-	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event", "live"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/k8swatch/look":   {[]string{"k8swatch/client", "k8swatch/view", "policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
-	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "times"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
+	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "live", "times"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},

@@ -79,20 +79,12 @@ type exported struct {
 
 // export writes the state to a new file, and removes it again if that fails.
 func (c *cli) export(ctx context.Context, path string) (err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := newFile(path, false, "name another file: fencectl overwrites none")
 	if err != nil {
-		exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
-		if errors.Is(err, fs.ErrExist) {
-			exit.hint = []string{"name another file: fencectl overwrites none"}
-		}
-		return exit
+		return err
 	}
-	err = c.client().Export(ctx, f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return requestError("export the state", errors.Join(err, os.Remove(path)))
+	if err := finish(f, path, c.client().Export(ctx, f)); err != nil {
+		return requestError("export the state", err)
 	}
 	return c.printValue(exported{File: path}, func() error {
 		_, err := fmt.Fprintf(c.out, "the state is in %s\n", escapeControl(path))
@@ -212,43 +204,48 @@ func (c *cli) supportBundle(ctx context.Context, o bundleOptions) error {
 	if err != nil {
 		program = "fenced" // the manifest says what could not be run
 	}
-	r, err := writeBundle(path, o.force, func(f *os.File) (support.Result, error) {
-		return support.Collect(ctx, support.Options{Client: c.client(), Cluster: c.cluster, Config: o.config, Daemon: program, Version: version}, f)
-	})
+	f, err := newFile(path, o.force, "name another file with --file, or replace it with --force")
 	if err != nil {
 		return err
+	}
+	r, err := support.Collect(ctx, support.Options{Client: c.client(), Cluster: c.cluster, Config: o.config, Daemon: program, Version: version}, f)
+	if err := finish(f, path, err); err != nil {
+		return fmt.Errorf("write the support bundle %s: %w", path, err)
 	}
 	return c.printValue(bundled{path, r}, func() error { return c.printBundle(path, r) })
 }
 
-// writeBundle makes a file that only its owner can read, and leaves none that is not whole. It
-// replaces another only by force, and then never the file that a link leads to.
-func writeBundle(path string, force bool, write func(*os.File) (support.Result, error)) (r support.Result, err error) {
-	var f *os.File
+// newFile makes a file that only its owner can read; finish puts it in its place. It is to replace another one only by
+// force, and then never the file that a link leads to. hint is what to do about one that exists.
+func newFile(path string, force bool, hint string) (f *os.File, err error) {
 	if force {
 		f, err = os.CreateTemp(filepath.Dir(path), ".fenced-support-*") // with mode 0600
 	} else {
 		f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	}
-	if err != nil {
-		exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
-		if errors.Is(err, fs.ErrExist) {
-			exit.hint = []string{"name another file with --file, or replace it with --force"}
-		}
-		return r, exit
+	if err == nil {
+		return f, nil
 	}
-	r, err = write(f)
+	exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
+	if errors.Is(err, fs.ErrExist) {
+		exit.hint = []string{hint}
+	}
+	return nil, exit
+}
+
+// finish ends the writing of a new file, which may have failed: no file is left that is not whole.
+func finish(f *os.File, path string, err error) error {
 	if err == nil {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
-	if err == nil && force {
+	if err == nil && f.Name() != path {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return r, fmt.Errorf("write the support bundle %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+		err = errors.Join(err, os.Remove(f.Name()))
 	}
-	return r, nil
+	return err
 }
 
 func (c *cli) printBundle(path string, r support.Result) error {

@@ -152,13 +152,10 @@ func (c *cli) printBMCs(b wire.BMCs) error {
 		d := &b.BMCs[i]
 		row := []any{
 			hostOf(d), levelOf(d), orDash(d.Device), orDash(d.Driver), assurance(d.Assurance), d.Power, identity(d.Identity),
-			latency(d.LatencySeconds), c.checked(d, now), problem(d),
+			latency(d.LatencySeconds), c.checked(d, now), problem(d), model(d), orDash(d.Firmware), findingCodes(d),
 		}
 		if several {
 			row = append([]any{d.Cluster}, row...)
-		}
-		if c.output == "wide" {
-			row = append(row, model(d), orDash(d.Firmware), findingCodes(d))
 		}
 		t.add(row...)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fenced/fenced/internal/page"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -62,7 +63,11 @@ func (c *cli) printVerdict(e wire.Explanation, now time.Time) error {
 	}
 	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), verdict, note(e.Message))
 	if e.Refused != "" {
-		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+classNote(e.Class))
+		note := page.ClassNote(e.Class)
+		if note != "" {
+			note = " (" + note + ")"
+		}
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+note)
 	}
 	if !e.Earliest.IsZero() {
 		fmt.Fprintf(c.out, "earliest: %s (in %s), if nothing else changes\n", clock(e.Earliest), span(e.Earliest.Sub(now)))
@@ -85,19 +90,6 @@ func unchecked(gates []reason.Gate) (names []string) {
 		}
 	}
 	return names
-}
-
-// classNote says what ends a refusal.
-func classNote(class string) string {
-	switch reason.Class(class) {
-	case reason.Transient:
-		return " (may pass: fenced tries again by itself)"
-	case reason.Mended:
-		return " (needs a change: fenced tries again when it sees one)"
-	case reason.Person:
-		return " (needs a person)"
-	}
-	return ""
 }
 
 func (c *cli) gateTable(gates []reason.Gate, now time.Time) *table {
@@ -184,8 +176,5 @@ func (c *cli) printPlan(plan wire.Plan) error {
 
 // checkName is a check as people write it.
 func checkName(kind, namespace, name string) string {
-	if namespace != "" {
-		name = namespace + "/" + name
-	}
-	return kind + " " + name
+	return kind + " " + strings.TrimPrefix(namespace+"/"+name, "/")
 }

@@ -56,11 +56,8 @@ func (c *cli) nodeTable(list []wire.Node) error {
 	}
 	for i := range list {
 		n := &list[i]
-		row := []any{n.Cluster, n.Name(), stateOf(n), fenceable(n), orDash(strings.Join(n.Checks, ", ")), orDash(strings.Join(n.BMCs, ", ")), whyNot(n)}
-		if c.output == "wide" {
-			row = append(row, orDash(n.Zone), orDash(n.Rack), orDash(n.Next))
-		}
-		t.add(row...)
+		t.add(n.Cluster, n.Name(), stateOf(n), fenceable(n), orDash(strings.Join(n.Checks, ", ")), orDash(strings.Join(n.BMCs, ", ")), whyNot(n),
+			orDash(n.Zone), orDash(n.Rack), orDash(n.Next))
 	}
 	return t.write(c.out, c.painter(c.out), "")
 }

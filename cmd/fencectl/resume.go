@@ -103,16 +103,7 @@ func replaceFile(path string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return finish(f, path, err)
 }
 
 // follower delivers each event after a place, and keeps the place.

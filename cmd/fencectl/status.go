@@ -259,11 +259,8 @@ func (c *cli) runTable(st wire.Status, now time.Time) *table {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}
 	for _, r := range st.Runs {
-		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.when(r.Started, now), c.when(cmp.Or(r.Deadline, r.NextTry), now), orDash(r.Reason), c.lastError(r.LastError, now)}
-		if c.output == "wide" {
-			row = append(row, orDash(r.Machine), orDash(r.Note))
-		}
-		t.add(row...)
+		t.add(r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.when(r.Started, now), c.when(cmp.Or(r.Deadline, r.NextTry), now),
+			orDash(r.Reason), c.lastError(r.LastError, now), orDash(r.Machine), orDash(r.Note))
 	}
 	return t
 }
@@ -276,12 +273,8 @@ func (c *cli) recentTable(st wire.Status, now time.Time) *table {
 		t.head = append(t.head, "NOTE")
 	}
 	for _, r := range st.Recent {
-		row := []any{c.when(r.Ended, now), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
-			span(r.Ended.Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced")}
-		if c.output == "wide" {
-			row = append(row, orDash(r.Note))
-		}
-		t.add(row...)
+		t.add(c.when(r.Ended, now), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
+			span(r.Ended.Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced"), orDash(r.Note))
 	}
 	t.addMore("-", st.RecentMore)
 	return t
@@ -291,18 +284,18 @@ func stepCell(step string) cell {
 	if n := wire.StepNumber(step); n > 0 {
 		return cell{text: fmt.Sprintf("%d/6 %s", n, step), color: yellow}
 	}
-	if step == wire.ResultWaiting {
-		return cell{text: step, color: yellow}
-	}
-	return cell{text: step, color: red}
+	return warn(step, step != wire.ResultWaiting)
 }
 
-func verdict(v string) cell {
-	if v == "Unhealthy" {
-		return cell{text: v, color: red}
+// warn is a cell that draws the eye; red is for what is bad.
+func warn(text string, bad bool) cell {
+	if bad {
+		return cell{text: text, color: red}
 	}
-	return cell{text: v, color: yellow}
+	return cell{text: text, color: yellow}
 }
+
+func verdict(v string) cell { return warn(v, v == "Unhealthy") }
 
 func yesNo(b bool) string {
 	if b {
@@ -319,23 +312,15 @@ func (c *cli) requestTable(st wire.Status) *table {
 	}
 	for _, k := range st.Clusters {
 		for _, q := range k.Requests {
-			row := []any{k.Name, checkName(q.Kind, q.Namespace, q.Name), orDash(cmp.Or(q.Node, q.Machine)), phaseCell(q.Phase), orDash(q.Run), orDash(q.Reason)}
-			if c.output == "wide" {
-				row = append(row, yesNo(q.Finalizer), orDash(q.Message))
-			}
-			t.add(row...)
+			t.add(k.Name, checkName(q.Kind, q.Namespace, q.Name), orDash(cmp.Or(q.Node, q.Machine)), phaseCell(q.Phase), orDash(q.Run), orDash(q.Reason),
+				yesNo(q.Finalizer), orDash(q.Message))
 		}
 		t.addMore(k.Name, k.RequestsMore)
 	}
 	return t
 }
 
-func phaseCell(phase string) cell {
-	if phase == "Held" {
-		return cell{text: phase, color: red}
-	}
-	return cell{text: phase, color: yellow}
-}
+func phaseCell(phase string) cell { return warn(phase, phase == "Held") }
 
 // bmcLine returns how many BMCs a fence could not rely on, or an empty string while none is known.
 func bmcLine(n wire.BMCCount) string {

@@ -46,8 +46,10 @@ type table struct {
 
 func newTable(head ...string) *table { return &table{head: head} }
 
-// add appends a row; a value is a string or a cell.
+// add appends a row; a value is a string or a cell. What comes after the last column of the head is left out: some
+// columns are only there with -o wide.
 func (t *table) add(values ...any) {
+	values = values[:min(len(values), len(t.head))]
 	row := make([]cell, len(values))
 	for i, v := range values {
 		c, ok := v.(cell)

@@ -229,22 +229,7 @@ func meantFor[T any](all []T, named func(*T) []string, cluster string, clusters 
 // policyChanges says which checks and budgets of policies.d were added, removed and changed;
 // "" for none. That one stands on another line is no change.
 func policyChanges(before, after manifest.Policies) string {
-	was, is := policiesByName(before), policiesByName(after)
-	var added, removed, changed []string
-	for name, p := range is {
-		switch old, found := was[name]; {
-		case !found:
-			added = append(added, name)
-		case !reflect.DeepEqual(old, p):
-			changed = append(changed, name)
-		}
-	}
-	for name := range was {
-		if _, found := is[name]; !found {
-			removed = append(removed, name)
-		}
-	}
-	return config.NameChanges(added, removed, changed)
+	return config.MapChanges(policiesByName(before), policiesByName(after), func(old, p any) bool { return reflect.DeepEqual(old, p) })
 }
 
 // policiesByName are the checks and budgets without where they stand.

@@ -154,13 +154,9 @@ func checkStatus(k *policy.CheckReport) wire.CheckStatus {
 }
 
 func (c control) Explain(ctx context.Context, cluster, of string) (wire.Explanation, error) {
-	explain := c.engine.Explain
+	explain, asked := c.engine.Explain, wire.Order{Cluster: cluster, Node: of}
 	if strings.Contains(of, "/") {
-		explain = c.engine.ExplainMachine
-	}
-	asked := wire.Order{Cluster: cluster, Node: of}
-	if strings.Contains(of, "/") {
-		asked.Node, asked.Machine = "", of
+		explain, asked.Node, asked.Machine = c.engine.ExplainMachine, "", of
 	}
 	x, err := explain(ctx, cluster, of)
 	if gone := c.openOn(asked); gone != nil && isAbsent(err) {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -168,15 +169,9 @@ func statusWords(clusters []engine.ClusterStatus) string {
 
 // tell keeps systemd's STATUS line true.
 func (d *fenced) tell(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		d.notify.status(d.engine.Status())
-		select {
-		case <-ctx.Done():
-			d.notify.send(daemon.SdNotifyStopping)
-			return nil
-		case <-tick.C:
-		}
-	}
+	status := func() { d.notify.status(d.engine.Status()) }
+	status()
+	live.Every(ctx, time.Second, nil, status)
+	d.notify.send(daemon.SdNotifyStopping)
+	return nil
 }

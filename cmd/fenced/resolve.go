@@ -69,16 +69,16 @@ func (r resolver) resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	return n, nil
 }
 
+// those are some of the runs.
+func (r resolver) those(wanted func(*remediate.Run) bool) []remediate.Run {
+	return slices.DeleteFunc(slices.Clone(r.runs), func(run remediate.Run) bool { return !wanted(&run) })
+}
+
 // run finds the run that an order is about: the one of this name, or the open one on the Node or the
 // Machine of this name. What it does not know stays as it is: it may be the record of another remediator.
 func (r resolver) run(n wire.Named) (wire.Named, error) {
 	name := cmp.Or(n.Run, n.Machine)
-	var found []remediate.Run
-	for i := range r.runs {
-		if run := &r.runs[i]; run.ID == name || run.Open() && cluster.IsOn(run, name) {
-			found = append(found, *run)
-		}
-	}
+	found := r.those(func(run *remediate.Run) bool { return run.ID == name || run.Open() && cluster.IsOn(run, name) })
 	switch others := r.elsewhere(name, found); {
 	case len(found)+len(others) > 1:
 		return n, ambiguous(name, slices.Concat(namesOf(found), others))
@@ -116,7 +116,7 @@ func (r resolver) host(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	for _, name := range r.seen(n.Node) {
 		nodes = append(nodes, "Node "+n.Node+" in "+name)
 	}
-	on := slices.DeleteFunc(slices.Clone(r.runs), func(other remediate.Run) bool { return other.Target.Node != n.Node })
+	on := r.those(func(other *remediate.Run) bool { return other.Target.Node == n.Node })
 	if len(nodes) > 0 || len(on) > 0 {
 		return n, ambiguous(n.Node, slices.Concat(namesOf(r.runs[i:i+1]), nodes, namesOf(on)))
 	}
@@ -134,12 +134,7 @@ func (r resolver) host(want wire.Wanted, n wire.Named) (wire.Named, error) {
 
 // node finds the Node of a Machine: that of the open run on it, which is proven, or the one that is seen.
 func (r resolver) node(n wire.Named) (wire.Named, error) {
-	var found []remediate.Run
-	for i := range r.runs {
-		if run := &r.runs[i]; run.Open() && run.Target.MachineKey() == n.Machine {
-			found = append(found, *run)
-		}
-	}
+	found := r.those(func(run *remediate.Run) bool { return run.Open() && run.Target.MachineKey() == n.Machine })
 	means, others := wire.Named{Cluster: n.Cluster}, r.elsewhere(n.Machine, found)
 	switch len(found) + len(others) {
 	case 0:

@@ -198,7 +198,5 @@ func (s *Server) periodReport() http.Handler {
 
 // Report asks what happened, and what would have, from since to now. An empty cluster means all.
 func (c *Client) Report(ctx context.Context, cluster string, since time.Time) (Reply[wire.PeriodReport], error) {
-	q := inCluster(cluster)
-	q.Set("since", since.UTC().Format(time.RFC3339))
-	return ask[wire.PeriodReport](ctx, c, http.MethodGet, "/v1/report", q, nil)
+	return ask[wire.PeriodReport](ctx, c, http.MethodGet, "/v1/report", inCluster(cluster, "since", since.UTC().Format(time.RFC3339)), nil)
 }

@@ -71,17 +71,13 @@ func (c *Client) Nodes(ctx context.Context, cluster string) (Reply[wire.Nodes], 
 
 // UrgentNodes asks for so many, the most urgent, and for the count of all by state. A daemon of an earlier version answers with all.
 func (c *Client) UrgentNodes(ctx context.Context, cluster string, most int) (wire.Nodes, error) {
-	q := inCluster(cluster)
-	q.Set("most", strconv.Itoa(most))
-	r, err := ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", q, nil)
+	r, err := ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", inCluster(cluster, "most", strconv.Itoa(most)), nil)
 	return r.Value.Cut(wire.NodesFilter{Most: most}), err
 }
 
 // NodeOf asks for one Node, or for the Machine "namespace/name". A daemon of an earlier version answers with all.
 func (c *Client) NodeOf(ctx context.Context, cluster, of string) (wire.Nodes, error) {
-	q := inCluster(cluster)
-	q.Set("of", of)
-	r, err := ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", q, nil)
+	r, err := ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", inCluster(cluster, "of", of), nil)
 	return r.Value.Cut(wire.NodesFilter{Of: of}), err
 }
 
@@ -92,9 +88,7 @@ func (c *Client) BMCs(ctx context.Context, cluster string) (Reply[wire.BMCs], er
 
 // BMCsOf asks for those of one Node, or of the Machine "namespace/name". A daemon of an earlier version answers with all.
 func (c *Client) BMCsOf(ctx context.Context, cluster, of string) (Reply[wire.BMCs], error) {
-	q := inCluster(cluster)
-	q.Set("of", of)
-	return ask[wire.BMCs](ctx, c, http.MethodGet, "/v1/bmcs", q, nil)
+	return ask[wire.BMCs](ctx, c, http.MethodGet, "/v1/bmcs", inCluster(cluster, "of", of), nil)
 }
 
 // UndependableBMCs asks for those that a fence could not rely on. A daemon of an earlier version answers with all.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,10 +152,14 @@ func targetPath(of, verb string) string {
 	return "/v1/nodes/" + url.PathEscape(of) + "/" + verb
 }
 
-func inCluster(cluster string) url.Values {
+// inCluster is the query about a cluster, if one is named, with more keys and values in turn.
+func inCluster(cluster string, more ...string) url.Values {
 	q := url.Values{}
 	if cluster != "" {
 		q.Set("cluster", cluster)
+	}
+	for pair := range slices.Chunk(more, 2) {
+		q.Set(pair[0], pair[1])
 	}
 	return q
 }

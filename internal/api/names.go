@@ -120,9 +120,7 @@ func (s *Server) names(ctx context.Context, r *http.Request) (wire.Names, error)
 
 // Names asks for the names that begin with a prefix. An empty cluster means all.
 func (c *Client) Names(ctx context.Context, cluster, prefix string) (Reply[wire.Names], error) {
-	q := inCluster(cluster)
-	q.Set("prefix", prefix)
-	return ask[wire.Names](ctx, c, http.MethodGet, "/v1/names", q, nil)
+	return ask[wire.Names](ctx, c, http.MethodGet, "/v1/names", inCluster(cluster, "prefix", prefix), nil)
 }
 
 // maxReason bounds a reason, in bytes: it stays with the run for good.

@@ -129,14 +129,17 @@ func compareClusters(a, b reflect.Value, above string, differs func(key string, 
 // HostChanges says which entries of hosts.d were added, removed and changed; "" for none. That
 // an entry stands on another line is no change.
 func HostChanges(before, after []*HostEntry) string {
-	was, is := byName(before), byName(after)
+	return MapChanges(byName(before), byName(after), func(old, e *HostEntry) bool { return old == e || old.equals(e) })
+}
+
+// MapChanges says which keys of a map were added and removed, and which have another value; "" for none.
+func MapChanges[V any](was, is map[string]V, same func(V, V) bool) string {
 	var added, removed, changed []string
-	for name, e := range is {
-		old, found := was[name]
-		switch {
+	for name, v := range is {
+		switch old, found := was[name]; {
 		case !found:
 			added = append(added, name)
-		case old != e && !old.equals(e):
+		case !same(old, v):
 			changed = append(changed, name)
 		}
 	}

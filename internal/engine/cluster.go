@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
@@ -56,8 +57,8 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, Budgets: o.FileBudgets, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.LockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, AuditTrouble: e.opt.AuditTrouble, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
-		Saved: func() { signal(c.requestsChanged) }, TellRequests: c.reportRequests,
-		Decided: func() { signal(c.checksChanged); signal(c.requestsChanged) },
+		Saved: func() { live.Signal(c.requestsChanged) }, TellRequests: c.reportRequests,
+		Decided: func() { live.Signal(c.checksChanged); live.Signal(c.requestsChanged) },
 	})
 	return c
 }
@@ -104,14 +105,6 @@ func (c *clusterParts) run(ctx context.Context) error {
 	}
 	g.Go(func() error { return c.admit.Escalation.Run(ctx) })
 	return g.Wait()
-}
-
-// signal makes a writer look for changes.
-func signal(changed chan<- struct{}) {
-	select {
-	case changed <- struct{}{}:
-	default:
-	}
 }
 
 func (c *clusterParts) emit(ev event.Event) {

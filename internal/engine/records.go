@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -181,21 +182,15 @@ func (e *Engine) resync(ctx context.Context) error {
 // instances may own, too: it can take long to notice that a watch of the store has ended. It
 // does not report an error, because it tries again, and a claim ends without the store. // I23
 func (e *Engine) runReread(ctx context.Context) error {
-	tick := time.NewTicker(rereadEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	live.Every(ctx, rereadEvery, nil, func() {
 		for _, c := range e.clusters.All() {
 			if c.lead.Shared() && (leadCluster{c}).MayAct() {
 				_ = e.resync(ctx)
 				break
 			}
 		}
-	}
+	})
+	return nil
 }
 
 // How long ended runs and Node backups are kept. A backup outlives its run by a week, so
@@ -211,20 +206,13 @@ const (
 // runs, stay however old they are. The age is by the clock that is behind, so that a clock
 // that is ahead removes nothing too early. // I21
 func (e *Engine) runPrune(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		next := pruneEvery
+	live.Repeat(ctx, nil, func() time.Time {
 		if now := e.stop.EndBy(state.AllClusters); now.IsZero() || !e.pruneOnce(ctx, now) {
-			next = pruneRetry
+			return time.Now().Add(pruneRetry)
 		}
-		timer.Reset(next)
-	}
+		return time.Now().Add(pruneEvery)
+	})
+	return nil
 }
 
 // pruneOnce removes old records. On an instance that owns no cluster it changes no record

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -74,20 +75,8 @@ type controller struct {
 }
 
 func (w *statusWriter) run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.c.checksChanged:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if due := w.writeChanged(ctx, time.Now()); !due.IsZero() {
-			timer.Reset(max(time.Millisecond, time.Until(due)))
-		}
-	}
+	live.Repeat(ctx, w.c.checksChanged, func() time.Time { return w.writeChanged(ctx, time.Now()) })
+	return nil
 }
 
 // writeChanged writes every status that has changed. It returns when to call it again; zero:

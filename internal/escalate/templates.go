@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -28,19 +29,13 @@ const (
 )
 
 func (w *templateWatch) run(ctx context.Context) error {
-	tick := time.NewTicker(round)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	live.Every(ctx, round, nil, func() {
 		if time.Since(w.looked) >= templatesEvery && w.c.opt.Lead.Leads() {
 			w.look(ctx)
 			w.looked = time.Now()
 		}
-	}
+	})
+	return nil
 }
 
 // look looks for the templates of all checks whose requests fenced makes. Each answer counts at once.

@@ -262,13 +262,20 @@ func withSecrets(ctx context.Context, h bmc.Host, read readSecret) bmc.Host {
 	if !slices.ContainsFunc(h.Levels, func(l bmc.Level) bool { return slices.ContainsFunc(l.Devices, needs) }) {
 		return h
 	}
+	return withDevices(h, func(d *bmc.Device, _, _ int) {
+		if needs(*d) {
+			withSecret(ctx, h.Source, d, read)
+		}
+	})
+}
+
+// withDevices returns a host with copies of its devices, which are changed.
+func withDevices(h bmc.Host, change func(d *bmc.Device, level, device int)) bmc.Host {
 	levels := make([]bmc.Level, len(h.Levels))
 	for i, l := range h.Levels {
 		levels[i].Devices = slices.Clone(l.Devices)
 		for j := range levels[i].Devices {
-			if d := &levels[i].Devices[j]; needs(*d) {
-				withSecret(ctx, h.Source, d, read)
-			}
+			change(&levels[i].Devices[j], i, j)
 		}
 	}
 	h.Levels = levels

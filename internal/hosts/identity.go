@@ -473,15 +473,7 @@ func (c *Cluster) withEnrolled(h bmc.Host) bmc.Host {
 	if err != nil || !found || p.Reported == "" || !pinnedHere(p, h) {
 		return h
 	}
-	levels := make([]bmc.Level, len(h.Levels))
-	for i, l := range h.Levels {
-		levels[i].Devices = slices.Clone(l.Devices)
-		for j := range levels[i].Devices {
-			levels[i].Devices[j].Enrolled = recordedReport(p, h, i, j) != nil
-		}
-	}
-	h.Levels = levels
-	return h
+	return withDevices(h, func(d *bmc.Device, level, device int) { d.Enrolled = recordedReport(p, h, level, device) != nil })
 }
 
 // identify compares what the device reports now with what it reported then. What it

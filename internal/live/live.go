@@ -1,5 +1,5 @@
 // Package live holds what a reload adds and removes while the daemon runs: maps that are read
-// without a lock, and tasks that begin and end one by one.
+// without a lock, tasks that begin and end one by one, and the loops of tasks.
 package live
 
 import (

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -116,5 +117,25 @@ func TestTaskThatFailsEndsAll(t *testing.T) {
 		tasks.Begin("b", func(context.Context) error { return failed })
 		assert.ErrorIs(t, <-done, failed)
 		assert.Equal(t, []string{"a begins", "a ends"}, l.all())
+	})
+}
+
+func TestRepeatWhenDueAndWhenWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		wake, begun := make(chan struct{}, 1), time.Now()
+		var at []time.Duration
+		live.Repeat(ctx, wake, func() time.Time {
+			switch at = append(at, time.Since(begun)); len(at) {
+			case 1:
+				return time.Now().Add(time.Minute)
+			case 2:
+				time.AfterFunc(time.Hour, func() { live.Signal(wake) })
+				return time.Time{}
+			}
+			cancel()
+			return time.Time{}
+		})
+		assert.Equal(t, []time.Duration{0, time.Minute, time.Hour + time.Minute}, at)
 	})
 }

@@ -290,12 +290,9 @@ func (o object) textMap(name string) map[string]string {
 
 // with returns o with one field set.
 func (o object) with(name string, value any) object {
-	fields := map[string]any{name: value}
-	for k, v := range o.fields {
-		if k != name {
-			fields[k] = v
-		}
-	}
+	fields := map[string]any{}
+	maps.Copy(fields, o.fields)
+	fields[name] = value
 	return object{fields: fields, path: o.path, errs: o.errs, left: o.left}
 }
 

@@ -378,11 +378,7 @@ func (e *entry) budget(err error) policy.DisruptionBudget {
 func (e *entry) decode(s *policy.Snapshot, i id) error {
 	switch classify(i) {
 	case machine:
-		m, err := Machine(e.fields)
-		if err == nil {
-			s.Machines = append(s.Machines, m)
-		}
-		return err
+		return decodeInto(&s.Machines, Machine, e.fields)
 	case node:
 		n, err := Node(e.fields)
 		if err == nil {
@@ -390,11 +386,7 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		}
 		return err
 	case cluster:
-		c, err := Cluster(e.fields)
-		if err == nil {
-			s.Clusters = append(s.Clusters, c)
-		}
-		return err
+		return decodeInto(&s.Clusters, Cluster, e.fields)
 	case lease:
 		name, l, err := Lease(e.fields)
 		if err == nil {
@@ -408,9 +400,14 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		}
 		return err
 	}
-	h, err := BareMetalHost(e.fields)
+	return decodeInto(&s.Hosts, BareMetalHost, e.fields)
+}
+
+// decodeInto adds an object to a list, if it can be decoded.
+func decodeInto[T any](list *[]T, decode func(map[string]any) (T, error), fields map[string]any) error {
+	v, err := decode(fields)
 	if err == nil {
-		s.Hosts = append(s.Hosts, h)
+		*list = append(*list, v)
 	}
 	return err
 }

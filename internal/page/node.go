@@ -41,7 +41,7 @@ const maxNodeRuns = 10
 // nodePage draws the page of a Node.
 func nodePage(r nodeRead, now time.Time) (*part, error) {
 	e := r.explain
-	v := nodeView{Explanation: e, Name: cmp.Or(e.Node, e.Machine), Known: r.node, Class: classNote(e.Class), Holds: r.holds, Blocked: r.timeline.Blocked}
+	v := nodeView{Explanation: e, Name: cmp.Or(e.Node, e.Machine), Known: r.node, Class: ClassNote(e.Class), Holds: r.holds, Blocked: r.timeline.Blocked}
 	if r.node != nil {
 		v.State = stateOf(r.node)
 	}

@@ -37,7 +37,7 @@ func overview(s *snapshot, ids *names, now time.Time) (*part, error) {
 		column("left", "w8", d.leaf("s-attention", "attention", attentionOf(s.status)), d.leaf("s-runs", "openruns", openRuns(s, now))),
 		column("right", "w4", d.leaf("s-clusters", "clusters", clustersOf(s.status)), d.leaf("s-checks", "checks", checksOf(s.status))),
 		mapOf(s, ids, &d),
-		d.leaf("s-blocked", "blocked", blockedView{cut(s.status.Blocked), s.status.BlockedMore + over(s.status.Blocked)}),
+		d.leaf("s-blocked", "blocked", rowsOf(s.status.Blocked, s.status.BlockedMore)),
 		d.leaf("s-requests", "requests", requestsOf(s.status)),
 		d.leaf("s-bmcs", "bmcs", bmcsOf(s)),
 		d.leaf("s-holds", "holds", holdsOf(s.status)),
@@ -71,14 +71,16 @@ func draw(name string, data any) (string, error) {
 	return visible(b.String()), nil
 }
 
-func cut[T any](list []T) []T { return list[:min(len(list), maxRows)] }
-
-func over[T any](list []T) int { return max(0, len(list)-maxRows) }
-
 // rows are those of a table that are shown, and how many more there are.
 type rows[T any] struct {
 	Rows []T
 	More int
+}
+
+// rowsOf are the first of a list, which itself lacks some more.
+func rowsOf[T any](list []T, more int) rows[T] {
+	shown := list[:min(len(list), maxRows)]
+	return rows[T]{shown, more + len(list) - len(shown)}
 }
 
 // figure is a number to see at a glance.
@@ -117,14 +119,13 @@ func figuresOf(s *snapshot) []figure {
 }
 
 type attentionView struct {
-	Lines []wire.Degradation
-	More  int
-	Say   string // for a screen reader, when it changes
+	rows[wire.Degradation]
+	Say string // for a screen reader, when it changes
 }
 
 func attentionOf(st wire.Status) attentionView {
 	lines := st.Degradations()
-	v := attentionView{Lines: cut(lines), More: over(lines), Say: "Nothing needs attention."}
+	v := attentionView{rowsOf(lines, 0), "Nothing needs attention."}
 	if n := len(lines); n > 0 {
 		v.Say = plural(n, "thing") + " to look at."
 	}
@@ -207,11 +208,6 @@ func openRuns(s *snapshot, now time.Time) openRunsView {
 	return v
 }
 
-type blockedView struct {
-	Rows []wire.Blocked
-	More int
-}
-
 type checkView struct {
 	wire.CheckStatus
 	Cluster, Title  string
@@ -221,21 +217,16 @@ type checkView struct {
 	Sound, RoomX, RoomWidth, BadX, BadWidth int
 }
 
-type checksView struct {
-	Rows []checkView
-	More int
-}
-
-func checksOf(st wire.Status) (v checksView) {
+func checksOf(st wire.Status) rows[checkView] {
+	var list []checkView
+	more := 0
 	for _, c := range st.Clusters {
-		v.More += c.ChecksMore
 		for _, k := range c.Checks {
-			v.Rows = append(v.Rows, checkOf(c.Name, k))
+			list = append(list, checkOf(c.Name, k))
 		}
+		more += c.ChecksMore
 	}
-	v.More += over(v.Rows)
-	v.Rows = cut(v.Rows)
-	return v
+	return rowsOf(list, more)
 }
 
 func checkOf(cluster string, k wire.CheckStatus) checkView {
@@ -264,19 +255,12 @@ func checkOf(cluster string, k wire.CheckStatus) checkView {
 
 type bmcsView struct {
 	wire.BMCCount
-	Rows []wire.BMC
-	More int
+	rows[wire.BMC]
 }
 
 func bmcsOf(s *snapshot) bmcsView {
-	v := bmcsView{BMCCount: s.status.BMCs}
-	for i := range s.bmcs {
-		if b := &s.bmcs[i]; b.Undependable() && !b.IsUnreadCluster() {
-			v.Rows = append(v.Rows, *b)
-		}
-	}
-	v.More, v.Rows = over(v.Rows), cut(v.Rows)
-	return v
+	list := keepIf(s.bmcs, func(b wire.BMC) bool { return b.Undependable() && !b.IsUnreadCluster() })
+	return bmcsView{s.status.BMCs, rowsOf(list, 0)}
 }
 
 type holdView struct {
@@ -291,7 +275,7 @@ func holdsOf(st wire.Status) rows[holdView] {
 			list = append(list, holdView{h, c.Name})
 		}
 	}
-	return rows[holdView]{cut(list), over(list)}
+	return rowsOf(list, 0)
 }
 
 type requestView struct {
@@ -308,11 +292,11 @@ func requestsOf(st wire.Status) rows[requestView] {
 		}
 		more += c.RequestsMore
 	}
-	return rows[requestView]{cut(list), over(list) + more}
+	return rowsOf(list, more)
 }
 
-// classNote says what ends a refusal.
-func classNote(class string) string {
+// ClassNote says what ends a refusal.
+func ClassNote(class string) string {
 	switch reason.Class(class) {
 	case reason.Transient:
 		return "may pass: fenced tries again by itself"

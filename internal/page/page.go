@@ -34,7 +34,7 @@ var shared = parse()
 func parse() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"moment": moment, "clock": clock, "span": Span, "dash": dash, "step": wire.StepNumber, "plural": plural,
-		"classnote": classNote, "tag": tagOf, "took": func(from, to time.Time) string { return Span(to.Sub(from)) },
+		"classnote": ClassNote, "tag": tagOf, "took": func(from, to time.Time) string { return Span(to.Sub(from)) },
 		"subtract": func(a, b int64) int64 { return a - b },
 		"ordinal":  func(i int) string { return []string{"1", "2"}[min(i, 1)] },
 	}).ParseFS(templateFiles, "templates/*.html"))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
 )
@@ -48,28 +49,16 @@ type dueMark struct {
 }
 
 // wake makes the marker compare now.
-func (m *marker) wake() {
-	select {
-	case m.changed <- struct{}{}:
-	default:
-	}
-}
+func (m *marker) wake() { live.Signal(m.changed) }
 
 func (m *marker) run(ctx context.Context) error {
-	tick := time.NewTicker(marksEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-m.changed:
-		case <-tick.C:
-		}
+	live.Every(ctx, marksEvery, m.changed, func() {
 		if s := m.r.opt.State(m.name); s.Acts { // of several instances, the owner marks
 			m.write(ctx, m.due(s, time.Now()))
 		}
-		rest(ctx)
-	}
+		live.Sleep(ctx, gather)
+	})
+	return nil
 }
 
 // due lists the marks to write or to remove now, the urgent ones first.

@@ -124,21 +124,13 @@ func (r *Report) runEvents(ctx context.Context) error {
 			continue
 		}
 		r.readEvents(news, time.Now())
-		rest(ctx)
+		live.Sleep(ctx, gather)
 	}
 	return nil
 }
 
 // gather is how long what follows is collected, so that many runs at once cost little.
 const gather = 200 * time.Millisecond
-
-// rest waits for gather, or until ctx ends.
-func rest(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(gather):
-	}
-}
 
 // readEvents reports new events, and those that waited.
 func (r *Report) readEvents(news []event.Event, now time.Time) {

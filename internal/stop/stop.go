@@ -295,14 +295,7 @@ func (s *Stop) watchFile(ctx context.Context) {
 // runSync reconciles the stops in memory with the store every second. It does not report a
 // failure, because it tries again.
 func (s *Stop) runSync(ctx context.Context) {
-	tick := time.NewTicker(syncEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	live.Every(ctx, syncEvery, nil, func() {
 		s.syncUnsaved(ctx)
 		s.endPauses(ctx)
 		// When the pause file went away is stored, so that the quiet period survives a restart.
@@ -310,7 +303,7 @@ func (s *Stop) runSync(ctx context.Context) {
 			_ = s.Change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = times.Later(r.ResumedAt, ended.UTC()) })
 		}
 		s.endHolds(ctx)
-	}
+	})
 }
 
 // syncUnsaved saves the unsaved stops, and ends those whose time is over.

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -13,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -98,29 +100,12 @@ func (s *Sweep) Run(ctx context.Context) error {
 	var polls sync.WaitGroup
 	defer polls.Wait()
 	polls.Go(func() { s.followInventory(ctx) })
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if due := s.startPolls(ctx, &polls); !due.IsZero() {
-			timer.Reset(max(time.Millisecond, time.Until(due)))
-		}
-	}
+	live.Repeat(ctx, s.wake, func() time.Time { return s.startPolls(ctx, &polls) })
+	return nil
 }
 
 // ReadInventory makes Run read the inventory soon, because it may have changed.
-func (s *Sweep) ReadInventory() {
-	select {
-	case s.read <- struct{}{}:
-	default:
-	}
-}
+func (s *Sweep) ReadInventory() { live.Signal(s.read) }
 
 // PollSoon polls the devices of one host as soon as their BMCs may be asked again: an order or a run has changed what
 // is known of them. of is the name of its Node, or the "namespace/name" of its Machine; an empty cluster is any.
@@ -139,30 +124,18 @@ func (s *Sweep) PollSoon(cluster, of string) {
 
 // followInventory reads the inventory again and again.
 func (s *Sweep) followInventory(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for round := 1; ; round++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-s.read:
+	round := 0
+	live.Repeat(ctx, s.read, func() time.Time {
+		round++
+		again := cmp.Or(s.opt.Every, idleRefresh)
+		if !s.updateInventory(ctx, round) {
+			again = emptyRefresh
 		}
-		timer.Stop()
-		whole := s.updateInventory(ctx, round)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			s.wakeLoop()
 		}
-		s.wakeLoop()
-		switch {
-		case !whole:
-			timer.Reset(emptyRefresh)
-		case s.opt.Every == 0:
-			timer.Reset(idleRefresh)
-		default:
-			timer.Reset(s.opt.Every)
-		}
-	}
+		return time.Now().Add(again)
+	})
 }
 
 // startPolls starts every poll that may start, and returns when the next is due.
@@ -236,12 +209,7 @@ func (s *Sweep) due(e *entry, now time.Time) time.Time {
 func (s *Sweep) jitter() time.Duration { return rand.N(max(1, s.opt.Every/5)) }
 
 // wakeLoop makes the loop check for polls that may start.
-func (s *Sweep) wakeLoop() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Sweep) wakeLoop() { live.Signal(s.wake) }
 
 // updateInventory replaces the inventory. It ignores a host without a BMC, as in
 // a cloud. Hosts are taken one by one, so that they are never all in memory twice. It reports

@@ -33,13 +33,14 @@ func Sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// Quantile is the smallest of some durations that such a share of them does not exceed; 0 if there are none.
+// Quantile is the smallest of some durations that such a share of them does not exceed; 0 if there are none. A share of 0
+// is that of the first.
 func Quantile(all []time.Duration, share float64) time.Duration {
 	if len(all) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(all))
-	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
+	return sorted[max(1, int(math.Ceil(share*float64(len(sorted)))))-1]
 }
 
 // Backoff is when something that failed is tried again. The zero value says that the last try

@@ -27,4 +27,8 @@ func TestQuantile(t *testing.T) {
 		all = append(all, time.Duration(20-i))
 	}
 	assert.Equal(t, time.Duration(19), Quantile(all, 0.95))
+	assert.Equal(t, time.Duration(10), Quantile(all, 0.5))
+	assert.Equal(t, time.Duration(20), Quantile(all, 1))
+	assert.Equal(t, time.Duration(1), Quantile(all, 0))
+	assert.Equal(t, time.Duration(20), all[0], "they keep their order")
 }

@@ -2,26 +2,11 @@
 # What an administrator does with the installed package, on a host whose clusters cannot be reached.
 set -eu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2' ERR
-
-# The exit code of fencectl status tells that the clusters cannot be seen.
-answers() { fencectl status -o json 2>/dev/null | grep -q '"armed"'; }
+. /share/kit.sh
 
 paused() { fencectl status -o json | grep -Eq '"paused": ?true'; }
 
 running() { fencectl status -o json | grep -Eq '"paused": ?false'; }
-
-not() { ! "$@"; } # by itself, ! hides a failure from set -e
-
-within() { # within SECONDS COMMAND...: until it succeeds
-	local end=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		[ $SECONDS -lt $end ]
-		sleep 0.3
-	done
-}
-
-main() { systemctl show --value -p MainPID fenced; }
 
 another() { # another PID: the daemon answers, and is another process than that
 	local now

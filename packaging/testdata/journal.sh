@@ -3,17 +3,7 @@
 # hangs holds up nothing.
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced systemd-journald >&2' ERR
-
-within() { # within SECONDS COMMAND...: until it succeeds
-	local end=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		[ $SECONDS -lt $end ]
-		sleep 0.1
-	done
-}
-
-not() { ! "$@"; } # by itself, ! hides a failure from set -e
+. /share/kit.sh
 
 has() { journalctl -q --no-pager -u fenced -o cat "$@" | grep -q .; } # has MATCH...: the journal has such an entry
 

@@ -1,4 +1,4 @@
-# What the scripts share that let the installed daemon fence a node of a control plane.
+# What the scripts share that an administrator runs beside the installed daemon.
 
 not() { ! "$@"; } # by itself, ! hides a failure from set -e
 
@@ -46,7 +46,7 @@ patience=400 # a busy machine may need minutes; only a hang needs more
 
 main() { systemctl show --value -p MainPID fenced; }
 
-# The exit code of fencectl status tells of a run that waits.
+# The exit code of fencectl status tells of a run that waits, and of clusters that cannot be seen.
 answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
 
 # Field FIELD of the newest run of the node.

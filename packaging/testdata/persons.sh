@@ -2,6 +2,7 @@
 # Anna, Bert and root give an order that needs two persons, to the installed daemon in its sandbox, which asks fenced-login who they are.
 set -eu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
+. /share/kit.sh
 
 # As the package's scripts do.
 systemd-tmpfiles --create fenced.conf
@@ -16,17 +17,6 @@ login() (
 	echo "$1" >/proc/self/loginuid
 	exec setpriv --reuid="$2" --regid="$2" --groups="$group" "${@:3}"
 )
-
-not() { ! "$@"; } # by itself, ! hides a failure from set -e
-
-within() { # within SECONDS COMMAND...: until it succeeds
-	local end=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		[ $SECONDS -lt $end ]
-		sleep 0.3
-	done
-}
 
 resume() { # resume UID USER: the order that needs two persons; its exit status is in $code
 	code=0

@@ -2,22 +2,7 @@
 # The control socket that systemd keeps for the daemon.
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced.socket fenced >&2; cat /tmp/answer /tmp/log >&2' ERR
-
-not() { ! "$@"; } # by itself, ! hides a failure from set -e
-
-within() { # within SECONDS COMMAND...: until it succeeds
-	local end=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		[ $SECONDS -lt $end ]
-		sleep 0.3
-	done
-}
-
-# The exit code of fencectl status tells that the clusters cannot be seen.
-answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
-
-main() { systemctl show --value -p MainPID fenced; }
+. /share/kit.sh
 
 sock=/run/fenced/fenced.sock
 

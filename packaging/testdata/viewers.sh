@@ -2,8 +2,7 @@
 # Vera may look, Nina may not, and Otto could before there was a group for it.
 set -eEu
 trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer /tmp/log >&2' ERR
-
-not() { ! "$@"; } # by itself, ! hides a failure from set -e
+. /share/kit.sh
 
 as() { setpriv --reuid="$1" --regid="$1" --init-groups "${@:2}" >/tmp/answer 2>&1; } # as USER COMMAND...
 
@@ -28,15 +27,6 @@ restarted() { # restarted GROUP: who has the socket then
 	: >/tmp/log
 	systemctl restart fenced
 	[ "$(stat -c '%G %a' /run/fenced/fenced.sock)" = "$1 660" ]
-}
-
-within() { # within SECONDS COMMAND...: until it succeeds
-	local end=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		[ $SECONDS -lt $end ]
-		sleep 0.3
-	done
 }
 
 logged() { within 60 grep -q "$1" /tmp/log; } # the daemon does not wait for its log

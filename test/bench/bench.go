@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -85,13 +84,7 @@ func Measure(ctx context.Context, o Options) (r *Result, err error) {
 	if b.dir, err = os.MkdirTemp("", "fenced-bench-"); err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	defer func() {
-		if err == nil {
-			_ = os.RemoveAll(b.dir) // left-overs in the temporary directory harm nobody
-			return
-		}
-		err = fmt.Errorf("%w\nthe logs are kept in %s", err, b.dir)
-	}()
+	defer keepLogs(b.dir, &err)
 	b.tell("building fenced")
 	if b.programs, err = scene.Build(ctx, b.dir, false); err != nil {
 		return nil, err
@@ -124,6 +117,15 @@ func Measure(ctx context.Context, o Options) (r *Result, err error) {
 	return &b.result, b.cluster.Died()
 }
 
+// keepLogs removes the directory of a measurement, or says after its error that the logs are there.
+func keepLogs(dir string, err *error) {
+	if *err == nil {
+		_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
+		return
+	}
+	*err = fmt.Errorf("%w\nthe logs are kept in %s", *err, dir)
+}
+
 // prepare creates what stands in the cluster, and the BMCs.
 func (b *bench) prepare(ctx context.Context) (err error) {
 	b.tell("creating %d Nodes and Machines", b.Nodes)
@@ -139,7 +141,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 
 // underLoad measures while the load runs; a load that fails ends it.
 func (b *bench) underLoad(ctx context.Context) error {
-	b.load = &load{client: b.fleet.client, nodes: b.fleet.bystanders, rate: b.Rate}
+	b.load = loadOn(b.fleet.client, b.fleet.bystanders, b.Rate)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
@@ -197,7 +199,7 @@ func (b *bench) measureController(ctx context.Context) error {
 
 // usage measures what a process costs while nothing happens but the load.
 func (b *bench) usage(ctx context.Context, p *process) (Usage, error) {
-	if !sleep(ctx, b.Settle) {
+	if !rig.Sleep(ctx, b.Settle) {
 		return Usage{}, ctx.Err()
 	}
 	b.tell("measuring %s for %s", p.name, b.Window)
@@ -206,18 +208,6 @@ func (b *bench) usage(ctx context.Context, p *process) (Usage, error) {
 
 func (b *bench) tell(format string, args ...any) {
 	fmt.Fprintf(b.Progress, "bench: "+format+"\n", args...)
-}
-
-// sleep is false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // perSecond is the rate at which a counter moved.
@@ -233,7 +223,7 @@ const (
 )
 
 const (
-	startTime   = 5 * time.Minute       // from the start of a program until it has judged
+	startTime   = 20 * time.Minute      // from the start of a program until it has judged, half a million Nodes on the processors of their API
 	startPoll   = 20 * time.Millisecond // also how exactly the start is known
 	clusterName = "bench"
 )
@@ -284,35 +274,34 @@ func (b *bench) startDaemon(ctx context.Context, program string) (*daemon, error
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{process: p, dir: dir, began: began}
-	if err := d.await(ctx, b); err != nil {
+	if err := p.awaitStatus(ctx, filepath.Join(dir, "fenced.sock"), b.judged); err != nil {
 		p.stop()
-		return nil, fmt.Errorf("%w\nthe end of fenced's log:\n%s", err, p.logTail())
+		return nil, err
 	}
-	d.took = time.Since(d.began)
-	return d, nil
+	return &daemon{process: p, dir: dir, began: began, took: time.Since(began)}, nil
 }
 
-// await polls the control socket until every Node is counted by a check.
-func (d *daemon) await(ctx context.Context, b *bench) error {
+// awaitStatus polls the control socket of a fenced until ok is nil.
+func (p *process) awaitStatus(ctx context.Context, socket string, ok func(wire.Status) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	client := api.New(filepath.Join(d.dir, "fenced.sock"))
-	var last error
-	for sleep(ctx, startPoll) {
-		if d.ended() {
-			return errors.New("start fenced: it ended")
+	client := api.New(socket)
+	defer client.End()
+	last := errors.New("it has not answered")
+	for rig.Sleep(ctx, startPoll) {
+		if p.ended() {
+			return fmt.Errorf("start fenced: it ended\nthe end of its log:\n%s", p.logTail())
 		}
 		reply, err := client.Status(ctx)
-		if err != nil {
-			last = err
-			continue
+		if err == nil {
+			err = ok(reply.Value)
 		}
-		if last = b.judged(reply.Value); last == nil {
+		if err == nil {
 			return nil
 		}
+		last = err
 	}
-	return fmt.Errorf("wait until fenced has judged %d Nodes: %w", b.Nodes, last)
+	return fmt.Errorf("wait until fenced has judged all Nodes: %w\nthe end of its log:\n%s", last, p.logTail())
 }
 
 // judged is nil when fenced is armed, sees the cluster and counts all targets.
@@ -320,14 +309,20 @@ func (b *bench) judged(s wire.Status) error {
 	if !s.Armed || len(s.Clusters) != 1 || s.Clusters[0].Problem != "" {
 		return fmt.Errorf("not armed and watching: %+v", s)
 	}
-	healthy := 0
-	for _, c := range s.Clusters[0].Checks {
-		healthy += c.Healthy
-	}
+	healthy := healthyTargets(s)
 	if nodes := s.Clusters[0].Nodes; nodes != b.Nodes || healthy != b.Nodes {
 		return fmt.Errorf("%d Nodes seen, %d of %d targets healthy", nodes, healthy, b.Nodes)
 	}
 	return nil
+}
+
+func healthyTargets(s wire.Status) (n int) {
+	for _, c := range s.Clusters {
+		for _, check := range c.Checks {
+			n += check.Healthy
+		}
+	}
+	return n
 }
 
 // writeConfig writes fenced.yaml, hosts.d with a BMC for every metal host, and
@@ -342,18 +337,10 @@ func (b *bench) writeConfig(to string) error {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
 	text := fmt.Sprintf(configuration, clusterName, kubeconfig, filepath.Join(to, "fenced.sock"), 2*b.Samples+b.Together+1)
-	files := map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)}
-	for _, dir := range []string{"hosts.d", "policies.d"} {
-		if err := os.Mkdir(filepath.Join(to, dir), 0o700); err != nil {
-			return fmt.Errorf("make %s: %w", dir, err)
-		}
+	if err := os.Mkdir(filepath.Join(to, "policies.d"), 0o700); err != nil {
+		return fmt.Errorf("make policies.d: %w", err)
 	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(to, name), data, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-	}
-	return nil
+	return rig.WriteFiles(to, map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)})
 }
 
 func (b *bench) hosts(dir string) []any {
@@ -401,7 +388,7 @@ func (b *bench) latencies(ctx context.Context) error {
 	var hosts, machines []failure
 	next := time.Now().Truncate(time.Second).Add(stride)
 	for i := range b.Samples {
-		if !sleep(ctx, time.Until(next)) {
+		if !rig.Sleep(ctx, time.Until(next)) {
 			return ctx.Err()
 		}
 		host, err := b.fail(ctx, b.fleet.metal[i], metalTimeout)
@@ -447,7 +434,7 @@ func (b *bench) fail(ctx context.Context, n *corev1.Node, timeout time.Duration)
 
 // firstByte is from the deadline to the first datagram at the host's BMC.
 func (b *bench) firstByte(ctx context.Context, t *target, f failure) (time.Duration, error) {
-	ctx, cancel := context.WithDeadline(ctx, later(f.deadline, time.Now()).Add(patience))
+	ctx, cancel := context.WithDeadline(ctx, times.Later(f.deadline, time.Now()).Add(patience))
 	defer cancel()
 	select {
 	case at := <-t.asked:
@@ -460,7 +447,7 @@ func (b *bench) firstByte(ctx context.Context, t *target, f failure) (time.Durat
 // deletion is from the deadline to the arrival of the Machine's DELETE, by the
 // API server's own audit log.
 func (b *bench) deletion(ctx context.Context, f failure) (time.Duration, error) {
-	ctx, cancel := context.WithDeadline(ctx, later(f.deadline, time.Now()).Add(patience))
+	ctx, cancel := context.WithDeadline(ctx, times.Later(f.deadline, time.Now()).Add(patience))
 	defer cancel()
 	for {
 		found, err := b.cluster.Deletions("machines", f.name)
@@ -470,25 +457,8 @@ func (b *bench) deletion(ctx context.Context, f failure) (time.Duration, error) 
 		if len(found) > 0 {
 			return found[0].Received.Sub(f.deadline), nil
 		}
-		if !sleep(ctx, stride/4) {
+		if !rig.Sleep(ctx, stride/4) {
 			return 0, fmt.Errorf("wait for the deletion of Machine %s: %w", f.name, ctx.Err())
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// quantile is the smallest sample that the share q of all does not exceed; 0 if there is none.
-func quantile(samples []time.Duration, q float64) time.Duration {
-	if len(samples) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(samples))
-	rank := int(math.Ceil(q * float64(len(sorted))))
-	return sorted[max(0, rank-1)]
 }

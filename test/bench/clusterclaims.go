@@ -20,6 +20,8 @@ import (
 
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // handOvers loses one instance after another, each in another way, and lets it come back.
@@ -55,7 +57,7 @@ func (s *site) handOvers(ctx context.Context, r *ClustersResult) error {
 		}
 		result.What = h.what
 		s.tell("%d clusters: first %s, last %s, all acted on %s; handed back, last %s without an owner", len(result.Owned),
-			seconds(quantile(result.Owned, 0)), seconds(quantile(result.Owned, 1)), seconds(result.Acting), seconds(quantile(result.Back, 1)))
+			seconds(times.Quantile(result.Owned, 0)), seconds(times.Quantile(result.Owned, 1)), seconds(result.Acting), seconds(times.Quantile(result.Back, 1)))
 		r.HandOvers = append(r.HandOvers, result)
 	}
 	return nil
@@ -141,7 +143,7 @@ func (c claims) balance() map[string]int {
 // last is the time of the last claim.
 func (c claims) last(t time.Time) time.Time {
 	for _, o := range c.owners {
-		t = later(t, o.at)
+		t = times.Later(t, o.at)
 	}
 	return t
 }
@@ -156,7 +158,7 @@ func (c claims) take(instance string, e audit.Entry) error {
 	found := ownsIn.FindStringSubmatch(e.Message)
 	if found == nil {
 		if strings.HasPrefix(e.Message, "releases ownership") {
-			c.released[e.Cluster] = later(c.released[e.Cluster], e.At)
+			c.released[e.Cluster] = times.Later(c.released[e.Cluster], e.At)
 		}
 		return nil
 	}
@@ -239,7 +241,7 @@ func (s *site) await(ctx context.Context, what string, ok func(claims) bool) (cl
 		if err != nil || ok(c) {
 			return c, err
 		}
-		if !sleep(ctx, claimsPoll) {
+		if !rig.Sleep(ctx, claimsPoll) {
 			return c, fmt.Errorf("wait until %s: %w: %v", what, ctx.Err(), c.balance())
 		}
 	}
@@ -260,7 +262,7 @@ func (s *site) awaitActing(ctx context.Context, since time.Time) (time.Duration,
 		if n == s.Clusters {
 			return time.Since(since), nil
 		}
-		if !sleep(ctx, claimsPoll) {
+		if !rig.Sleep(ctx, claimsPoll) {
 			return 0, fmt.Errorf("wait until all clusters are acted on: %d are: %w: %s", n, ctx.Err(), problem)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -126,11 +127,7 @@ func MeasureClusters(ctx context.Context, o ClustersOptions) (r *ClustersResult,
 	}
 	defer func() {
 		s.stop(err != nil)
-		if err == nil {
-			_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
-			return
-		}
-		err = fmt.Errorf("%w\nthe logs are kept in %s", err, s.dir)
+		keepLogs(s.dir, &err)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, clustersTime)
 	defer cancel()
@@ -188,7 +185,7 @@ func (s *site) cost(ctx context.Context, r *ClustersResult) (err error) {
 	go func() {
 		run := remediate.Run{ID: "bench", Target: remediate.Target{Cluster: "elsewhere", Node: "node"}, Step: remediate.Done, Started: time.Now().UTC(), Ended: time.Now().UTC()}
 		var err error
-		for err == nil && sleep(storing, time.Second) {
+		for err == nil && rig.Sleep(storing, time.Second) {
 			run.Note = time.Now().String()
 			run, err = state.SaveRun(ctx, store, run)
 		}
@@ -277,7 +274,7 @@ func (s *site) decisions(ctx context.Context, r *ClustersResult) error {
 			again := faulty.hang()
 			end = func() error { again(); return nil }
 		case 2:
-			l := &load{client: faulty.client, nodes: faulty.others, rate: s.Storm}
+			l := loadOn(faulty.client, faulty.others, s.Storm)
 			storming, stop := context.WithCancel(ctx)
 			done := make(chan error, 1)
 			go func() { done <- l.run(storming) }()
@@ -287,7 +284,7 @@ func (s *site) decisions(ctx context.Context, r *ClustersResult) error {
 				return err
 			}
 		}
-		if !sleep(ctx, settleTime) {
+		if !rig.Sleep(ctx, settleTime) {
 			return ctx.Err()
 		}
 		s.tell("decisions: %s", condition)
@@ -295,7 +292,7 @@ func (s *site) decisions(ctx context.Context, r *ClustersResult) error {
 		if err := errors.Join(err, end()); err != nil {
 			return fmt.Errorf("decisions with %s: %w", condition, err)
 		}
-		s.tell("median %s, p99 %s", milli(quantile(took, 0.5)), milli(quantile(took, 0.99)))
+		s.tell("median %s, p99 %s", milli(times.Quantile(took, 0.5)), milli(times.Quantile(took, 0.99)))
 		r.Decisions = append(r.Decisions, took)
 	}
 	return nil
@@ -333,7 +330,7 @@ func (s *site) decide(ctx context.Context, condition int) ([]time.Duration, erro
 	deadlines := make([]time.Time, len(s.members))
 	for first := 1; first < len(s.members); first += phases {
 		second := time.Now().Truncate(time.Second).Add(time.Second)
-		if !sleep(ctx, time.Until(second)) {
+		if !rig.Sleep(ctx, time.Until(second)) {
 			return nil, ctx.Err()
 		}
 		for i := first; i < min(first+phases, len(s.members)); i++ {
@@ -349,7 +346,7 @@ func (s *site) decide(ctx context.Context, condition int) ([]time.Duration, erro
 	}
 	var took []time.Duration
 	for i, m := range s.members[1:] {
-		waiting, cancel := context.WithDeadline(ctx, later(deadlines[i+1], time.Now()).Add(patience))
+		waiting, cancel := context.WithDeadline(ctx, times.Later(deadlines[i+1], time.Now()).Add(patience))
 		select {
 		case at := <-m.targets[condition].asked:
 			took = append(took, at.Sub(deadlines[i+1]))
@@ -419,17 +416,17 @@ func (r *ClustersResult) Print(out io.Writer) error {
 		for _, name := range slices.Sorted(maps.Keys(h.Balance)) {
 			shares = append(shares, strconv.Itoa(h.Balance[name]))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.What, len(h.Owned), seconds(quantile(h.Owned, 0)), seconds(quantile(h.Owned, 0.5)),
-			seconds(quantile(h.Owned, 0.99)), seconds(quantile(h.Owned, 1)), seconds(h.Acting), strings.Join(shares, " + "),
-			seconds(quantile(h.Back, 0.5)), seconds(quantile(h.Back, 1)))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.What, len(h.Owned), seconds(times.Quantile(h.Owned, 0)), seconds(times.Quantile(h.Owned, 0.5)),
+			seconds(times.Quantile(h.Owned, 0.99)), seconds(times.Quantile(h.Owned, 1)), seconds(h.Acting), strings.Join(shares, " + "),
+			seconds(times.Quantile(h.Back, 0.5)), seconds(times.Quantile(h.Back, 1)))
 	}
 	if len(r.Decisions) > 0 {
 		fmt.Fprintln(w, "\none cluster has\tdecisions in the others\tmedian\tp99\tlast\tp99 / p99 without")
 	}
 	for i, took := range r.Decisions {
-		without := max(quantile(r.Decisions[0], 0.99), quantile(r.Decisions[len(conditions)-1], 0.99))
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.2f\n", conditions[i], len(took), milli(quantile(took, 0.5)), milli(quantile(took, 0.99)), milli(quantile(took, 1)),
-			quantile(took, 0.99).Seconds()/without.Seconds())
+		without := max(times.Quantile(r.Decisions[0], 0.99), times.Quantile(r.Decisions[len(conditions)-1], 0.99))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.2f\n", conditions[i], len(took), milli(times.Quantile(took, 0.5)), milli(times.Quantile(took, 0.99)), milli(times.Quantile(took, 1)),
+			times.Quantile(took, 0.99).Seconds()/without.Seconds())
 	}
 	return w.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -251,20 +250,7 @@ spec:
 	if err != nil {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
-	return s.write(map[string][]byte{clustersHosts: text, clustersPolicy: []byte(policies.String()), "password": []byte(password)})
-}
-
-func (s *site) write(files map[string][]byte) error {
-	for name, data := range files {
-		path := filepath.Join(s.dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return fmt.Errorf("make the directory of %s: %w", name, err)
-		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-	}
-	return nil
+	return rig.WriteFiles(s.dir, map[string][]byte{clustersHosts: text, clustersPolicy: []byte(policies.String()), "password": []byte(password)})
 }
 
 // peerDaemon is one of the daemons that share the clusters.
@@ -302,7 +288,7 @@ func (s *site) startInstances(n int) error {
 			p.relays, endpoints = append(p.relays, r), append(endpoints, "http://"+r.Addr())
 		}
 		config := fmt.Sprintf(instancesConfig, p.name, clusters.String(), strings.Join(endpoints, ", "), prefix)
-		if err := s.write(map[string][]byte{p.name + "/fenced.yaml": []byte(config)}); err != nil {
+		if err := rig.WriteFiles(s.dir, map[string][]byte{p.name + "/fenced.yaml": []byte(config)}); err != nil {
 			return err
 		}
 		p.start = func() (err error) {

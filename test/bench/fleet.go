@@ -10,11 +10,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -295,20 +293,11 @@ type decoy struct {
 }
 
 func startDecoy(ctx context.Context) (*decoy, error) {
-	// All addresses, but only of the loopback device: nobody outside can reach it.
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var bound error
-		err := c.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "lo") })
-		if err != nil {
-			return err
-		}
-		return bound
-	}}
-	conn, err := lc.ListenPacket(ctx, "udp4", "0.0.0.0:0")
+	conn, port, err := ipmisim.ListenLoopback(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listen for whoever asks a healthy host: %w", err)
 	}
-	d := &decoy{conn: conn, port: conn.LocalAddr().(*net.UDPAddr).Port, done: make(chan struct{})}
+	d := &decoy{conn: conn, port: port, done: make(chan struct{})}
 	go d.count()
 	return d, nil
 }
@@ -421,22 +410,19 @@ func turn(n *corev1.Node, now time.Time) {
 // fail makes a Node's Ready Unknown since a whole second, as the controller
 // manager does when heartbeats stop.
 func fail(n *corev1.Node, since time.Time) {
-	for i := range n.Status.Conditions {
-		c := &n.Status.Conditions[i]
-		if c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-			c.LastTransitionTime = metav1.NewTime(since)
-		}
-	}
+	setReady(n, since, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 }
 
 // ready is the end of that.
 func ready(n *corev1.Node, since time.Time) {
+	setReady(n, since, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+}
+
+func setReady(n *corev1.Node, since time.Time, status corev1.ConditionStatus, reason, message string) {
 	for i := range n.Status.Conditions {
 		c := &n.Status.Conditions[i]
 		if c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-			c.LastTransitionTime = metav1.NewTime(since)
+			c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, message, metav1.NewTime(since)
 		}
 	}
 }

@@ -38,6 +38,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/bench/power"
 )
 
@@ -205,9 +206,9 @@ func (r *Result) Print(out io.Writer) error {
 }
 
 func (r *Result) latencyRow(w io.Writer, what string, samples []time.Duration) {
-	median := quantile(samples, 0.5)
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.2f\n", what, len(samples), milli(median), milli(quantile(samples, 0.95)),
-		milli(quantile(samples, 1)), milli(boundLatency), median.Seconds()/boundLatency.Seconds())
+	median := times.Quantile(samples, 0.5)
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.2f\n", what, len(samples), milli(median), milli(times.Quantile(samples, 0.95)),
+		milli(times.Quantile(samples, 1)), milli(boundLatency), median.Seconds()/boundLatency.Seconds())
 }
 
 func milli(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }

@@ -154,18 +154,6 @@ func TestRunRefusesArguments(t *testing.T) {
 	assert.ErrorContains(t, run(t.Context(), []string{rejudgeWord}), "kubeconfig")
 }
 
-func TestQuantile(t *testing.T) {
-	var twenty []time.Duration
-	for i := 20; i > 0; i-- {
-		twenty = append(twenty, time.Duration(i))
-	}
-	assert.EqualValues(t, 10, quantile(twenty, 0.5))
-	assert.EqualValues(t, 19, quantile(twenty, 0.95))
-	assert.EqualValues(t, 20, quantile(twenty, 1))
-	assert.EqualValues(t, 20, twenty[0], "the samples keep their order")
-	assert.EqualValues(t, 7, quantile([]time.Duration{7}, 0.5))
-}
-
 func TestParseCPU(t *testing.T) {
 	d := must.Do(parseCPU("42 (a) b (c)) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 7 7 20 0 8 0 1 1 1"))(t)
 	assert.Equal(t, 2*time.Second, d, "user and kernel time, not that of children")
@@ -173,14 +161,6 @@ func TestParseCPU(t *testing.T) {
 	assert.Error(t, err)
 	_, err = parseCPU("42 (fenced) S 1 42 42 0 -1 4194560 1 0 0 0 x 50 7")
 	assert.Error(t, err)
-}
-
-func TestParseMemory(t *testing.T) {
-	status := []byte("Name:\tfenced\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
-	n := must.Do(parseMemory(status, "VmRSS"))(t)
-	assert.EqualValues(t, 1<<20, n)
-	_, err := parseMemory(status, "VmSwap")
-	assert.ErrorContains(t, err, "VmSwap")
 }
 
 func TestOwnUsage(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -106,7 +107,7 @@ func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
 		return attempt{}, err
 	}
 	defer p.stop()
-	if !sleep(ctx, b.Settle) {
+	if !rig.Sleep(ctx, b.Settle) {
 		return attempt{}, ctx.Err()
 	}
 	if load == busy {
@@ -121,7 +122,7 @@ func (b *bench) round(ctx context.Context, who, load int) (attempt, error) {
 	if err != nil {
 		return a, fmt.Errorf("%w\nthe end of the log of %s:\n%s", err, p.name, p.logTail())
 	}
-	b.tell("%s: median %s, last %s, CPU times until then %v", b.contestants()[who], milli(quantile(a.Deleted, 0.5)), milli(quantile(a.Deleted, 1)), a.UntilLast)
+	b.tell("%s: median %s, last %s, CPU times until then %v", b.contestants()[who], milli(times.Quantile(a.Deleted, 0.5)), milli(times.Quantile(a.Deleted, 1)), a.UntilLast)
 	p.stop()
 	return a, b.fleet.renew(ctx, b.cluster)
 }
@@ -183,7 +184,7 @@ func (b *bench) startController(ctx context.Context) (*process, error) {
 		if log, err := os.ReadFile(p.log); err == nil && bytes.Contains(log, evaluated) {
 			return p, nil
 		}
-		if p.ended() || !sleep(ctx, startPoll) {
+		if p.ended() || !rig.Sleep(ctx, startPoll) {
 			p.stop()
 			return nil, fmt.Errorf("start OpenShift's controller: it has not evaluated %s\n%s", manyPool, p.logTail())
 		}
@@ -212,7 +213,7 @@ func (b *bench) together(ctx context.Context, p *process) (a attempt, err error)
 	if a.UntilLast, err = used.measure(a.From, a.From.Add(a.Deleted[len(a.Deleted)-1])); err != nil {
 		return a, err
 	}
-	if !sleep(ctx, aftermath) {
+	if !rig.Sleep(ctx, aftermath) {
 		return a, ctx.Err()
 	}
 	after, err := p.cpuTime()
@@ -254,7 +255,7 @@ func (b *bench) deletions(ctx context.Context, from time.Time, names []string) (
 	defer cancel()
 	found := map[string]time.Duration{}
 	for len(found) < len(names) {
-		if !sleep(ctx, max(time.Until(from), 0)+lookAgain) {
+		if !rig.Sleep(ctx, max(time.Until(from), 0)+lookAgain) {
 			return nil, fmt.Errorf("wait for the deletions of %d Machines: %d were deleted: %w", len(names), len(found), ctx.Err())
 		}
 		all, err := b.cluster.AllDeletions("machines")
@@ -335,7 +336,7 @@ func (m *Many) print(w io.Writer, names []string) {
 		}
 		millis := func(seconds float64) string { return milli(time.Duration(seconds * float64(time.Second))) }
 		for _, r := range togetherRows {
-			row(r.name, func(a attempt) float64 { return quantile(a.Deleted, r.share).Seconds() }, millis, r.bound.Seconds())
+			row(r.name, func(a attempt) float64 { return times.Quantile(a.Deleted, r.share).Seconds() }, millis, r.bound.Seconds())
 		}
 		for i, name := range sharers {
 			row("CPU time of "+name+", from the timeout until the last", func(a attempt) float64 { return a.UntilLast[i].Seconds() }, millis, 0)

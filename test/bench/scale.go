@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/kube"
@@ -73,7 +74,7 @@ type scale struct {
 	kube      *kube.Client
 	machines  dynamic.Interface
 	fleet     worldAnswer
-	load      scaleLoad
+	load      load
 	result    ScaleResult
 }
 
@@ -94,13 +95,7 @@ func MeasureScale(ctx context.Context, o ScaleOptions) (r *ScaleResult, err erro
 	if s.dir, err = os.MkdirTemp("", "fenced-scale-"); err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	defer func() {
-		if err == nil {
-			_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
-			return
-		}
-		err = fmt.Errorf("%w\nthe logs are kept in %s", err, s.dir)
-	}()
+	defer keepLogs(s.dir, &err)
 	if s.Programs.Fenced == "" {
 		if s.Programs, err = scene.Build(ctx, s.dir, false); err != nil {
 			return nil, err
@@ -158,15 +153,12 @@ func (s *scale) build() (err error) {
 	if s.machines, err = dynamic.NewForConfig(cfg); err != nil {
 		return err
 	}
-	s.load = scaleLoad{kube: s.kube, first: s.Samples, nodes: s.Nodes, rate: s.Rate}
+	s.load = load{nodes: s.Nodes - s.Samples, rate: s.Rate, update: s.update}
 	return s.writeFiles()
 }
 
 const scaleConfiguration = configuration + `power: {offDeadline: 1m}
 `
-
-// scaleStartTime is startTime for half a million Nodes, whose API has the same two processors.
-const scaleStartTime = 20 * time.Minute
 
 // scaleSettings are those of the configuration that differ here. The one namespace that the daemon reads is not a tenant's: its checks may have more than
 // 100,000 targets.
@@ -179,13 +171,11 @@ func scaleSettings(sweep time.Duration) *strings.Replacer {
 const hostsInFile = 1000
 
 func (s *scale) writeFiles() error {
-	for _, dir := range []string{"hosts.d", "policies.d"} {
-		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
-			return fmt.Errorf("make %s: %w", dir, err)
-		}
+	if err := os.Mkdir(s.path("policies.d"), 0o700); err != nil {
+		return fmt.Errorf("make policies.d: %w", err)
 	}
-	if err := os.WriteFile(s.path("password"), []byte(password), 0o600); err != nil {
-		return fmt.Errorf("write the password: %w", err)
+	if err := rig.WriteFiles(s.dir, map[string][]byte{"password": []byte(password)}); err != nil {
+		return err
 	}
 	for from := 0; from < s.Nodes; from += hostsInFile {
 		if err := s.writeHosts(from, ""); err != nil {
@@ -204,10 +194,7 @@ func (s *scale) writeHosts(from int, more string) error {
 			scaleName(i), more, ipmisim.ManyAddress(i), s.ports, user, s.path("password"))
 		more = ""
 	}
-	if err := os.WriteFile(s.path(fmt.Sprintf("hosts.d/%06d.yaml", from)), []byte(text.String()), 0o600); err != nil {
-		return fmt.Errorf("write hosts.d: %w", err)
-	}
-	return nil
+	return rig.WriteFiles(s.dir, map[string][]byte{fmt.Sprintf("hosts.d/%06d.yaml", from): []byte(text.String())})
 }
 
 // measure measures while updates are posted; an update that fails ends it.
@@ -228,8 +215,8 @@ func (s *scale) measure(ctx context.Context) error {
 
 func (s *scale) start(ctx context.Context, sweep time.Duration, healthy int) (*process, time.Duration, error) {
 	text := fmt.Sprintf(scaleConfiguration, clusterName, s.fleet.Kubeconfig, s.path("fenced.sock"), 2*s.Samples+1)
-	if err := os.WriteFile(s.path("fenced.yaml"), []byte(scaleSettings(sweep).Replace(text)), 0o600); err != nil {
-		return nil, 0, fmt.Errorf("write the configuration: %w", err)
+	if err := rig.WriteFiles(s.dir, map[string][]byte{"fenced.yaml": []byte(scaleSettings(sweep).Replace(text))}); err != nil {
+		return nil, 0, err
 	}
 	s.tell("starting fenced under %d updates/s", s.Rate)
 	began := time.Now()
@@ -237,7 +224,12 @@ func (s *scale) start(ctx context.Context, sweep time.Duration, healthy int) (*p
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := awaitEvaluated(ctx, p, s.path("fenced.sock"), healthy); err != nil {
+	if err := p.awaitStatus(ctx, s.path("fenced.sock"), func(st wire.Status) error {
+		if n := healthyTargets(st); !st.Armed || n < healthy {
+			return fmt.Errorf("armed %t, %d of %d targets healthy", st.Armed, n, healthy)
+		}
+		return nil
+	}); err != nil {
 		p.stop()
 		return nil, 0, err
 	}
@@ -297,7 +289,7 @@ func (s *scale) withoutSweep(ctx context.Context) error {
 	if s.result.StartCPU, err = p.cpuTime(); err != nil {
 		return err
 	}
-	if !sleep(ctx, 5*time.Second) {
+	if !rig.Sleep(ctx, 5*time.Second) {
 		return ctx.Err()
 	}
 	if s.result.Usage, err = p.usage(ctx, s.Window, &s.load.done); err == nil {
@@ -372,7 +364,7 @@ func (s *scale) page(ctx context.Context, p *process) error {
 	defer ui.stop()
 	address := ""
 	for address == "" {
-		if ui.ended() || !sleep(ctx, startPoll) {
+		if ui.ended() || !rig.Sleep(ctx, startPoll) {
 			return fmt.Errorf("start fencectl ui: %s", ui.logTail())
 		}
 		address = pageAddress.FindString(ui.logTail())
@@ -418,7 +410,7 @@ func (s *scale) decisions(ctx context.Context) error {
 	s.tell("failing %d hosts, one after another", s.Samples)
 	deadlines, numbers := make([]time.Time, s.Samples), make([]int, s.Samples)
 	for i := range s.Samples {
-		if !sleep(ctx, time.Until(time.Now().Truncate(time.Second).Add(stride))) {
+		if !rig.Sleep(ctx, time.Until(time.Now().Truncate(time.Second).Add(stride))) {
 			return ctx.Err()
 		}
 		since := time.Now().Truncate(time.Second) // a condition has no fractions of a second
@@ -448,7 +440,7 @@ func (s *scale) decisions(ctx context.Context) error {
 			}
 			return nil
 		}
-		if time.Since(began) > patience || !sleep(ctx, stride/4) {
+		if time.Since(began) > patience || !rig.Sleep(ctx, stride/4) {
 			return fmt.Errorf("wait until the BMCs of the hosts that failed are asked: %d of %d were", asked, s.Samples)
 		}
 	}
@@ -498,7 +490,7 @@ func (s *scale) withSweep(ctx context.Context) error {
 	}
 	defer p.stop()
 	s.tell("reading every BMC each %s", s.Sweep)
-	if !sleep(ctx, s.Sweep+10*time.Second) { // the first read of each also asks what it is
+	if !rig.Sleep(ctx, s.Sweep+10*time.Second) { // the first read of each also asks what it is
 		return ctx.Err()
 	}
 	if _, err := s.bmcs.ask(worldOrder{Reset: true}); err != nil {
@@ -519,78 +511,14 @@ func (s *scale) withSweep(ctx context.Context) error {
 	return nil
 }
 
-// awaitEvaluated polls the control socket until so many targets are evaluated and healthy.
-func awaitEvaluated(ctx context.Context, p *process, socket string, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, scaleStartTime)
-	defer cancel()
-	client := api.New(socket)
-	defer client.End()
-	last := errors.New("it has not answered")
-	for sleep(ctx, startPoll) {
-		if p.ended() {
-			return fmt.Errorf("start fenced: it ended\nthe end of its log:\n%s", p.logTail())
-		}
-		reply, err := client.Status(ctx)
-		if err != nil {
-			last = err
-			continue
-		}
-		healthy := 0
-		for _, c := range reply.Value.Clusters {
-			for _, check := range c.Checks {
-				healthy += check.Healthy
-			}
-		}
-		if reply.Value.Armed && healthy >= want {
-			return nil
-		}
-		last = fmt.Errorf("armed %t, %d targets healthy", reply.Value.Armed, healthy)
+// update is an update of a Node that is not made to fail.
+func (s *scale) update(ctx context.Context, number int, turned bool) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	change := fmt.Sprintf(`"lastHeartbeatTime":%q`, now)
+	if turned {
+		change += fmt.Sprintf(`,"lastTransitionTime":%q,"status":"True","message":"kubelet has little memory left"`, now)
 	}
-	return fmt.Errorf("wait until fenced has evaluated %d Nodes: %w\nthe end of its log:\n%s", want, last, p.logTail())
-}
-
-// scaleLoad posts Node status updates at a steady rate, one Node after the other. Every other one is a heartbeat; the others turn a condition
-// that no check lists.
-type scaleLoad struct {
-	kube         *kube.Client
-	first, nodes int
-	rate         int
-	done         counter
-}
-
-func (l *scaleLoad) run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for k := range kubelets {
-		g.Go(func() error { return l.post(ctx, k) })
-	}
-	return g.Wait()
-}
-
-func (l *scaleLoad) post(ctx context.Context, k int) error {
-	tick := time.NewTicker(kubelets * time.Second / time.Duration(l.rate))
-	defer tick.Stop()
-	for i := k; ; i += kubelets {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		now := time.Now().UTC().Format(time.RFC3339)
-		change := fmt.Sprintf(`"lastHeartbeatTime":%q`, now)
-		if i/kubelets%2 == 1 {
-			change += fmt.Sprintf(`,"lastTransitionTime":%q,"status":"True","message":"kubelet has little memory left"`, now)
-		}
-		name := scaleName(l.first + i%(l.nodes-l.first))
-		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"MemoryPressure",%s}]}}`, change)
-		_, err := l.kube.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("update the status of a Node: %w", err)
-		}
-		l.done.Add(1)
-	}
+	return s.patch(ctx, s.Samples+number, fmt.Sprintf(`{"status":{"conditions":[{"type":"MemoryPressure",%s}]}}`, change))
 }
 
 // scaleBound is a bound of one figure for one number of Nodes.
@@ -627,8 +555,8 @@ var scaleRows = []scaleRow{
 	{"resident", bytesOf(func(r *ScaleResult) int64 { return r.RSS }), shownMebi, []scaleBound{{5000, 80 << 20}, {100_000, 400 << 20}, {500_000, 2 << 30}}},
 	{"of it no pages of the program", bytesOf(func(r *ScaleResult) int64 { return r.Own }), shownMebi, nil},
 	{"most memory ever, with start, reload and answers", bytesOf(func(r *ScaleResult) int64 { return r.Peak }), shownMebi, nil},
-	{"end of a timeout -> first byte at the BMC, median", secondsOf(func(r *ScaleResult) time.Duration { return quantile(r.Decision, 0.5) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, []scaleBound{{0, 0.05}}},
-	{"the same, the longest", secondsOf(func(r *ScaleResult) time.Duration { return quantile(r.Decision, 1) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, nil},
+	{"end of a timeout -> first byte at the BMC, median", secondsOf(func(r *ScaleResult) time.Duration { return times.Quantile(r.Decision, 0.5) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, []scaleBound{{0, 0.05}}},
+	{"the same, the longest", secondsOf(func(r *ScaleResult) time.Duration { return times.Quantile(r.Decision, 1) }), func(v float64) string { return fmt.Sprintf("%.1f ms", 1000*v) }, nil},
 	{"CPU of one core under the updates", func(r *ScaleResult) (float64, bool) { return r.CPU, true }, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }, nil},
 	{"updates/s in the window", func(r *ScaleResult) (float64, bool) { return r.Updates, true }, func(v float64) string { return fmt.Sprintf("%.0f", v) }, nil},
 	{"reload of hosts.d, one entry changed, in the daemon", secondsOf(func(r *ScaleResult) time.Duration { return r.Order }), shownSeconds, []scaleBound{{100_000, 2}}},

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fenced/fenced/test/rig"
 )
 
 // Usage is what a process cost while the load ran.
@@ -33,19 +33,15 @@ type Usage struct {
 // usage measures for as long as window.
 func (p *process) usage(ctx context.Context, window time.Duration, updates *counter) (Usage, error) {
 	began, posted := time.Now(), updates.Load()
-	before, err := p.cpuTime()
-	if err != nil {
-		return Usage{}, err
-	}
-	if !sleep(ctx, window) {
-		return Usage{}, ctx.Err()
-	}
-	after, err := p.cpuTime()
+	cpu, err := p.used(func() error {
+		rig.Sleep(ctx, window)
+		return ctx.Err()
+	})
 	if err != nil {
 		return Usage{}, err
 	}
 	took := time.Since(began)
-	u := Usage{CPU: (after - before).Seconds() / took.Seconds(), Updates: perSecond(updates.Load()-posted, took)}
+	u := Usage{CPU: cpu.Seconds() / took.Seconds(), Updates: perSecond(updates.Load()-posted, took)}
 	if u.RSS, err = p.memory("VmRSS"); err != nil {
 		return u, err
 	}
@@ -120,26 +116,11 @@ func parseCPU(stat string) (time.Duration, error) {
 
 // memory is a line of /proc/PID/status in bytes.
 func (p *process) memory(key string) (int64, error) {
-	status, err := os.ReadFile(procFile(p.cmd.Process.Pid, "status"))
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.name, err)
-	}
-	n, err := parseMemory(status, key)
+	n, err := rig.Memory(p.cmd.Process.Pid, key)
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of %s: %w", p.name, err)
 	}
 	return n, nil
-}
-
-func parseMemory(status []byte, key string) (int64, error) {
-	for line := range bytes.Lines(status) {
-		fields := strings.Fields(string(line))
-		if len(fields) == 3 && fields[0] == key+":" && fields[2] == "kB" {
-			kb, err := strconv.ParseInt(fields[1], 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/PID/status has no %s", key)
 }
 
 func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
@@ -169,7 +150,7 @@ func startShares(ctx context.Context, program, apiServer, etcd int) *shares {
 	s := &shares{pids: [...]int{program, apiServer, etcd}}
 	ctx, s.stop = context.WithCancel(ctx)
 	s.g.Go(func() {
-		for s.read() && sleep(ctx, shareEvery) {
+		for s.read() && rig.Sleep(ctx, shareEvery) {
 		}
 	})
 	return s
@@ -231,27 +212,7 @@ func newProcess(dir, name, program string, args ...string) *process {
 	return &process{name: name, cmd: exec.Command(program, args...), log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 }
 
-func (p *process) start() error {
-	log, err := os.Create(p.log)
-	if err != nil {
-		return fmt.Errorf("make the log of %s: %w", p.name, err)
-	}
-	defer log.Close() // the child has its own copy
-	p.cmd.Stderr = log
-	if p.cmd.Stdout == nil {
-		p.cmd.Stdout = log
-	}
-	// A killed measurement must not leave a fencer behind. Setpgid keeps Ctrl-C for us.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what we need
-		close(p.done)
-	}()
-	return nil
-}
+func (p *process) start() error { return rig.RunLogged(p.cmd, p.name, p.log, os.O_TRUNC, p.done) }
 
 func (p *process) ended() bool {
 	select {
@@ -277,15 +238,7 @@ func (p *process) kill() { _ = p.cmd.Process.Kill() } // an error says only that
 
 // logTail is the end of the log, to go behind an error.
 func (p *process) logTail() string {
-	f, err := os.Open(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if _, err := f.Seek(-4<<10, io.SeekEnd); err != nil && !errors.Is(err, syscall.EINVAL) {
-		return err.Error() // EINVAL: it is shorter
-	}
-	text, err := io.ReadAll(f)
+	text, err := rig.ReadEnd(p.log, 4<<10)
 	if err != nil {
 		return err.Error()
 	}
@@ -295,36 +248,52 @@ func (p *process) logTail() string {
 // kubelets is how many goroutines post for all Nodes.
 const kubelets = 8
 
-// load posts Node status updates at a steady rate, one Node after the other:
-// half of them heartbeats, half turn a condition that no check lists. Nobody
-// else writes these Nodes, so each update starts from the answer to the last.
+// load posts Node status updates at a steady rate, one Node after the other.
 type load struct {
-	client kubernetes.Interface
-	nodes  []*corev1.Node
-	rate   int // per second
+	nodes int
+	rate  int // per second
+	// update updates one of the Nodes: a heartbeat, or it turns a condition that no check lists.
+	update func(ctx context.Context, node int, turned bool) error
 	done   counter
+}
+
+// loadOn is the load on Nodes that nobody else writes, so each update starts from the answer to the last.
+func loadOn(client kubernetes.Interface, nodes []*corev1.Node, rate int) *load {
+	return &load{nodes: len(nodes), rate: rate, update: func(ctx context.Context, i int, turned bool) error {
+		change := heartbeat
+		if turned {
+			change = turn
+		}
+		change(nodes[i], time.Now())
+		updated, err := client.CoreV1().Nodes().UpdateStatus(ctx, nodes[i], metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("update the status of a Node: %w", err)
+		}
+		nodes[i] = updated
+		return nil
+	}}
 }
 
 // run posts until ctx ends. A cluster that answers too slowly lowers the rate,
 // which is why the rate is measured.
 func (l *load) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for k := range kubelets {
+	for k := range min(kubelets, l.nodes) {
 		g.Go(func() error { return l.post(ctx, k) })
 	}
 	return g.Wait()
 }
 
-// post updates every kubelets-th Node, beginning with the first-th.
+// post updates every kubelets-th Node, beginning with the first-th. Half of the updates turn a condition.
 func (l *load) post(ctx context.Context, first int) error {
 	interval := kubelets * time.Second / time.Duration(l.rate)
-	if !sleep(ctx, interval*time.Duration(first)/kubelets) { // spreads the kubelets over the interval
+	if !rig.Sleep(ctx, interval*time.Duration(first)/kubelets) { // spreads the kubelets over the interval
 		return nil
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for i, round := first, 0; ; i += kubelets {
-		if i >= len(l.nodes) {
+		if i >= l.nodes {
 			i, round = first, round+1
 		}
 		select {
@@ -332,19 +301,13 @@ func (l *load) post(ctx context.Context, first int) error {
 			return nil
 		case <-tick.C:
 		}
-		change := heartbeat
-		if (i/kubelets+round)%2 == 1 {
-			change = turn
-		}
-		change(l.nodes[i], time.Now())
-		updated, err := l.client.CoreV1().Nodes().UpdateStatus(ctx, l.nodes[i], metav1.UpdateOptions{})
+		err := l.update(ctx, i, (i/kubelets+round)%2 == 1)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("update the status of a Node: %w", err)
+			return err
 		}
-		l.nodes[i] = updated
 		l.done.Add(1)
 	}
 }

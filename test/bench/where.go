@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -64,7 +65,7 @@ func (b *bench) where(ctx context.Context) (*Where, error) {
 		return nil, err
 	}
 	defer d.stop()
-	if !sleep(ctx, b.Settle) {
+	if !rig.Sleep(ctx, b.Settle) {
 		return nil, ctx.Err()
 	}
 	if b.Busy {
@@ -88,7 +89,7 @@ func (b *bench) where(ctx context.Context) (*Where, error) {
 	if err := w.readDecisions(filepath.Join(d.dir, "audit.jsonl"), from); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(w.stages, func(a, b stage) int { return cmp.Compare(quantile(a.at, 0.5), quantile(b.at, 0.5)) })
+	slices.SortFunc(w.stages, func(a, b stage) int { return cmp.Compare(times.Quantile(a.at, 0.5), times.Quantile(b.at, 0.5)) })
 	w.stages = append(w.stages, stage{"DELETE has reached the API server", w.Deleted})
 	if err := w.readTrace(filepath.Join(d.dir, traceFile), from, to); err != nil {
 		return nil, err
@@ -253,7 +254,7 @@ func (w *Where) Print(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\n%s\n\n%d Machines fail at the same moment, from the timeout\tfirst\tmedian\tlast\n", machine(), len(w.Deleted))
 	for _, s := range w.stages {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.name, milli(quantile(s.at, 0)), milli(quantile(s.at, 0.5)), milli(quantile(s.at, 1)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.name, milli(times.Quantile(s.at, 0)), milli(times.Quantile(s.at, 0.5)), milli(times.Quantile(s.at, 1)))
 	}
 	fmt.Fprintln(t, "\nfrom the timeout until the last DELETE\thow often\ttime of all together\tof each")
 	row := func(what string, s *spent) {

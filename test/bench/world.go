@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,8 +58,6 @@ func startWorld(dir, word string) (*world, error) {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	w := &world{process: newProcess(dir, word, self, word)}
-	// It is the parent's death that ends it, whatever the parent was doing.
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", word, err)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // event is something that happened, as those saw it to whom it happened: BMCs, API server and etcd. No daemon is asked.
@@ -263,10 +264,7 @@ func (c *claims) watch(ctx context.Context, client *clientv3.Client) {
 			c.note(r.Events)
 		}
 		cancel()
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
+		rig.Sleep(ctx, 100*time.Millisecond)
 	}
 }
 

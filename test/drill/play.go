@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/rig"
 )
 
 const (
@@ -112,10 +113,8 @@ func (s *site) awaitReady(ctx context.Context) error {
 		if seen == len(bastions) && owners == 1 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !rig.Sleep(ctx, poll) {
 			return fmt.Errorf("wait until one bastion acts: %w\n%s\n%s", ctx.Err(), s.bastion[one].logTail(10), s.bastion[two].logTail(10))
-		case <-time.After(poll):
 		}
 	}
 }
@@ -142,12 +141,12 @@ func (s *site) weather(ctx context.Context, schedule []fault) error {
 	var wg sync.WaitGroup
 	for _, f := range schedule {
 		wg.Go(func() {
-			if !s.awaitEvents(ctx, f.After, f.Times, since) || !pause(ctx, f.At) || time.Since(began) > storm {
+			if !s.awaitEvents(ctx, f.After, f.Times, since) || !rig.Sleep(ctx, f.At) || time.Since(began) > storm {
 				return
 			}
 			undo, err := s.apply(ctx, f)
 			if err == nil && undo != nil {
-				pause(ctx, f.Lasts)
+				rig.Sleep(ctx, f.Lasts)
 				err = undo()
 			}
 			mu.Lock()
@@ -159,16 +158,6 @@ func (s *site) weather(ctx context.Context, schedule []fault) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// pause reports whether the time passed before the end of ctx.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // awaitEvents waits for so many events of a kind from a time on, and reports whether they came before the end of ctx. 0 does not wait.
@@ -288,7 +277,7 @@ func (s *site) awaitBack(ctx context.Context) error {
 			return isBack
 		})
 		sofar, _ := s.history.events()
-		if len(check(sofar, whileOpen)) > 0 || len(all) == 0 && s.quiet(ctx) || !pause(ctx, poll) {
+		if len(check(sofar, whileOpen)) > 0 || len(all) == 0 && s.quiet(ctx) || !rig.Sleep(ctx, poll) {
 			return context.Cause(s.life)
 		}
 	}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,16 +16,15 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/retry"
 
 	fencedapi "github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/apiserver"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
 )
 
 // site is two bastions, an etcd of three members, an API server, and hosts with their BMCs, on one network.
@@ -190,11 +187,9 @@ func (s *site) startHost(ctx context.Context, name string, number int) (err erro
 		Labels: map[string]string{"drill/pool": "all"}, LeaseDuration: 10 * time.Second, BootDelay: bootDelay,
 	})
 	s.wg.Go(func() { _ = h.kubelet.Run(s.life) }) // its only error is a missing Power
-	_, err = s.cluster.WaitNode(ctx, name, ready)
+	_, err = s.cluster.WaitNode(ctx, name, scene.IsReady)
 	return err
 }
-
-func ready(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue }
 
 func bastionAt(a net.Addr) string {
 	if udp, ok := a.(*net.UDPAddr); ok {
@@ -214,25 +209,13 @@ func (s *site) hang(ctx context.Context, name string) error {
 	s.mu.Unlock()
 	s.history.add(event{Kind: hang, Host: name})
 	s.hosts[name].kubelet.Hang()
-	renewed := metav1.NewMicroTime(time.Now().Add(-2 * time.Minute))
-	leases := s.cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with what was under way when the kubelet hung
-		l, err := leases.Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			l.Spec.RenewTime = &renewed
-			_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
-		}
-		return err
-	}); err != nil {
-		return fmt.Errorf("age the Lease of %s: %w", name, err)
-	}
-	return nil
+	return s.cluster.AgeLease(ctx, name, 2*time.Minute)
 }
 
 // noteHealthy notes when a host that hung is healthy again: it runs, with a boot of its own and a Node that is Ready. A BMC that is late
 // may switch it off once more after that.
 func (s *site) noteHealthy() {
-	for pause(s.life, poll) {
+	for rig.Sleep(s.life, poll) {
 		s.mu.Lock()
 		for name, h := range s.hosts {
 			if s.away[name] == "" && !h.bmc.Power() {
@@ -242,7 +225,7 @@ func (s *site) noteHealthy() {
 		for name, boot := range s.away {
 			h := s.hosts[name]
 			n, err := s.cluster.Client().CoreV1().Nodes().Get(s.life, name, metav1.GetOptions{})
-			if now := h.kubelet.BootID(); err == nil && now != "" && now != boot && n.Status.NodeInfo.BootID == now && ready(n) && h.bmc.Power() {
+			if now := h.kubelet.BootID(); err == nil && now != "" && now != boot && n.Status.NodeInfo.BootID == now && scene.IsReady(n) && h.bmc.Power() {
 				s.history.add(event{Kind: healthy, Host: name})
 				delete(s.away, name)
 			}
@@ -333,15 +316,14 @@ func (s *site) newBastion(name string) (*bastion, error) {
 	for _, h := range hostNames {
 		fmt.Fprintf(&entries, "  - {node: %s, bmc: {address: \"ipmi://%s\", username: %s, passwordFile: %s/password, cipherSuites: [17]}}\n", h, s.hosts[h].bmc.Addr(), user, s.dir)
 	}
-	errs := []error{os.Mkdir(b.dir, 0o700), clientcmd.WriteToFile(*kubeconfig, filepath.Join(b.dir, "kubeconfig"))}
-	for path, text := range map[string]string{
+	err = rig.WriteFiles(s.dir, map[string]string{
 		"password": password + "\n", "hosts.d/hosts.yaml": "hosts:\n" + entries.String(), "policies.d/all.yaml": policy,
 		name + "/fenced.yaml": fmt.Sprintf(configuration, name, b.dir, s.dir, strings.Join(s.etcd.Endpoints(), ", "), s.etcd.CA(), s.etcd.Cert(), s.etcd.Key()),
-	} {
-		path = filepath.Join(s.dir, path)
-		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
+	})
+	if err == nil {
+		err = clientcmd.WriteToFile(*kubeconfig, filepath.Join(b.dir, "kubeconfig"))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("write the files of %s: %w", name, err)
 	}
 	b.want(1)
@@ -356,10 +338,7 @@ func (b *bastion) keep() {
 		if err == nil && cmd != nil {
 			_ = cmd.Wait() // its log says how it ended
 		}
-		select {
-		case <-b.site.life.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
+		rig.Sleep(b.site.life, 500*time.Millisecond)
 	}
 }
 
@@ -406,6 +385,5 @@ func (b *bastion) signal(s syscall.Signal) {
 // logTail is the end of a daemon's log.
 func (b *bastion) logTail(lines int) string {
 	text, _ := os.ReadFile(filepath.Join(b.dir, "fenced.log")) // there is none before its first start
-	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+	return rig.LastLines(string(text), lines)
 }

@@ -3,6 +3,7 @@ package ipmisim
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -137,26 +138,29 @@ type manyConn struct {
 // answerWait is how long an answer may take. Some datagrams have none.
 const answerWait = 100 * time.Millisecond
 
-func listenMany(ctx context.Context) (*manyConn, error) {
-	// All addresses, but only of the loopback device: nobody outside can reach it.
+// ListenLoopback listens on all addresses, but only of the loopback device: nobody outside can reach it.
+func ListenLoopback(ctx context.Context) (conn net.PacketConn, port int, err error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var bound error
-		err := c.Control(func(fd uintptr) {
-			if bound = unix.BindToDevice(int(fd), "lo"); bound == nil {
-				bound = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
-			}
-		})
+		err := c.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "lo") })
 		if err != nil {
 			return err
 		}
 		return bound
 	}}
-	conn, err := lc.ListenPacket(ctx, "udp4", "0.0.0.0:0")
+	if conn, err = lc.ListenPacket(ctx, "udp4", "0.0.0.0:0"); err != nil {
+		return nil, 0, err
+	}
+	return conn, conn.LocalAddr().(*net.UDPAddr).Port, nil
+}
+
+func listenMany(ctx context.Context) (*manyConn, error) {
+	conn, port, err := ListenLoopback(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &manyConn{PacketConn: ipv4.NewPacketConn(conn), port: conn.LocalAddr().(*net.UDPAddr).Port, answered: make(chan struct{}, 1), hosts: map[int]manyHost{}}
-	if err := c.SetControlMessage(ipv4.FlagDst, true); err != nil {
+	c := &manyConn{PacketConn: ipv4.NewPacketConn(conn), port: port, answered: make(chan struct{}, 1), hosts: map[int]manyHost{}}
+	if err := errors.Join(conn.(*net.UDPConn).SetReadBuffer(4<<20), c.SetControlMessage(ipv4.FlagDst, true)); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

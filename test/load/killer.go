@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -39,10 +37,8 @@ func (p *play) startKiller(ctx context.Context) (*killer, error) {
 		if err == nil && len(st.Value.Clusters) == 1 && len(st.Value.Clusters[0].Checks) == 1 && st.Value.Clusters[0].Checks[0].Healthy == p.Nodes {
 			return k, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !rig.Sleep(ctx, poll) {
 			return nil, fmt.Errorf("wait until fenced calls %d Nodes healthy: %w\n%s", p.Nodes, ctx.Err(), p.s.LogTail(20))
-		case <-time.After(poll):
 		}
 	}
 }
@@ -149,15 +145,6 @@ func (k *killer) measure(ctx context.Context, began time.Time, before map[*scene
 
 // peakMemory is the largest resident size that a process had, in KiB; 0 if it is gone.
 func peakMemory(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range bytes.Lines(text) {
-		if value, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
-			n, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
-			return n
-		}
-	}
-	return 0
+	peak, _ := rig.Memory(pid, "VmHWM")
+	return peak >> 10
 }

@@ -148,16 +148,9 @@ func (p *play) hang(ctx context.Context) error {
 	if !p.Quick {
 		return nil
 	}
-	renewed := metav1.NewMicroTime(time.Now().Add(-2 * time.Minute))
-	leases := p.s.Cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for _, w := range p.targets {
-		l, err := leases.Get(ctx, w.Name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("get a Lease: %w", err)
-		}
-		l.Spec.RenewTime = &renewed
-		if _, err := leases.Update(ctx, l, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("age a Lease: %w", err)
+		if err := p.s.Cluster.AgeLease(ctx, w.Name, 2*time.Minute); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -175,7 +175,7 @@ func WhileBusy(ctx context.Context, request func() error) error {
 	defer cancel()
 	for {
 		err := request()
-		if !busy(err) || !sleep(ctx, time.Second) {
+		if !busy(err) || !Sleep(ctx, time.Second) {
 			return err
 		}
 	}
@@ -225,13 +225,6 @@ func setDefault(obj *unstructured.Unstructured, key, value string) {
 		labels[key] = value
 		obj.SetLabels(labels)
 	}
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // createWithStatus creates obj, and then writes its status: the API server ignores the status in a

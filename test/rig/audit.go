@@ -17,10 +17,7 @@ import (
 
 // Deletion is a deletion that the API server did, according to its audit log.
 type Deletion struct {
-	User      string
-	UserAgent string
-	Namespace string
-	Name      string
+	User, Name string
 	// Received and Done are the times of the request and of the answer.
 	Received, Done time.Time
 	// UID and ResourceVersion are the preconditions of the request; empty without one.
@@ -33,15 +30,13 @@ type Deletion struct {
 
 // auditEvent has the fields of an audit.k8s.io/v1 Event that this package reads.
 type auditEvent struct {
-	Verb      string `json:"verb"`
-	UserAgent string `json:"userAgent"`
-	User      struct {
+	Verb string `json:"verb"`
+	User struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef struct {
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
 		Name        string `json:"name"`
 	} `json:"objectRef"`
 	ResponseStatus struct {
@@ -181,10 +176,7 @@ func (e auditEvent) about(resource, name string) bool {
 }
 
 func (e auditEvent) deletion() Deletion {
-	d := Deletion{
-		User: e.User.Username, UserAgent: e.UserAgent, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
-		Received: e.Received, Done: e.StageTimestamp,
-	}
+	d := Deletion{User: e.User.Username, Name: e.ObjectRef.Name, Received: e.Received, Done: e.StageTimestamp}
 	if e.RequestObject == nil {
 		return d
 	}

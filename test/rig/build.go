@@ -220,12 +220,13 @@ func goBuild(ctx context.Context, module, out, pkg, flags string) error {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, lastLines(said.String(), 20))
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, LastLines(said.String(), 20))
 	}
 	return nil
 }
 
-func lastLines(s string, n int) string {
+// LastLines is the end of a text.
+func LastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
@@ -253,11 +254,9 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 			fmt.Fprintln(progress, "another process is building the programs of the tests, waiting for it")
 			stop = heartbeat(progress, "them in another process", start)
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 200*time.Millisecond) {
 			_ = f.Close()
 			return nil, fmt.Errorf("wait for the build in another process: %w", ctx.Err())
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

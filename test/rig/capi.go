@@ -99,20 +99,25 @@ func (c *ControlPlane) CreateCAPIMachineSet(ctx context.Context, cluster, name s
 	if err != nil {
 		return nil, err
 	}
-	labels := map[string]any{capiClusterLabel: cluster, capiSetLabel: name}
-	obj := v.object("MachineSet", name, map[string]string{capiClusterLabel: cluster}, nil)
-	obj.Object["spec"] = map[string]any{
-		"clusterName": cluster, "replicas": int64(1), "selector": map[string]any{"matchLabels": labels},
+	obj := v.machineSet(cluster, name, 1, map[string]string{capiClusterLabel: cluster, capiSetLabel: name}, "Metal3MachineTemplate")
+	return c.createWithStatus(ctx, obj, map[string]any{"replicas": int64(1), "readyReplicas": int64(1)})
+}
+
+// machineSet returns a MachineSet whose Machines have the labels, and come from the template of its name and of a kind.
+func (v capi) machineSet(cluster, name string, replicas int, labels map[string]string, template string) *unstructured.Unstructured {
+	set := v.object("MachineSet", name, map[string]string{capiClusterLabel: cluster}, nil)
+	set.Object["spec"] = map[string]any{
+		"clusterName": cluster, "replicas": int64(replicas), "selector": matchLabels(labels),
 		"template": map[string]any{
-			"metadata": map[string]any{"labels": labels},
+			"metadata": map[string]any{"labels": matchLabels(labels)["matchLabels"]},
 			"spec": map[string]any{
 				"clusterName":       cluster,
 				"bootstrap":         map[string]any{"dataSecretName": name},
-				"infrastructureRef": v.ref(capiInfraGroup, "Metal3MachineTemplate", name),
+				"infrastructureRef": v.ref(capiInfraGroup, template, name),
 			},
 		},
 	}
-	return c.createWithStatus(ctx, obj, map[string]any{"replicas": int64(1), "readyReplicas": int64(1)})
+	return set
 }
 
 // CreateCAPIControlPlane creates a KubeadmControlPlane without Machines. It replaces nothing, because

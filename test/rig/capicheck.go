@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,14 @@ func (r TemplateRef) object() map[string]any {
 	return map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "namespace": Namespace}
 }
 
+// orNone is the object, or nil for none.
+func (r TemplateRef) orNone() map[string]any {
+	if r == (TemplateRef{}) {
+		return nil
+	}
+	return r.object()
+}
+
 // CreateCAPICheck creates a MachineHealthCheck in the shape of the served
 // version. In v1beta1 the API server gets the values as they are, even invalid ones. In v1beta2
 // durations are whole seconds, as Cluster API converts them.
@@ -48,7 +57,9 @@ func (c *ControlPlane) CreateCAPICheck(ctx context.Context, k CAPICheck) (*unstr
 	}
 	spec := map[string]any{"clusterName": k.Cluster, "selector": matchLabels(match)}
 	if v == "v1beta1" {
-		k.v1beta1(spec)
+		put(spec, "unhealthyConditions", unhealthyConditions(k.Conditions, "timeout"))
+		put(spec, "maxUnhealthy", k.MaxUnhealthy)
+		put(spec, "remediationTemplate", k.Template.orNone())
 	} else if err := k.v1beta2(spec); err != nil {
 		return nil, err
 	}
@@ -62,18 +73,6 @@ func matchLabels(labels map[string]string) map[string]any {
 		m[key] = value
 	}
 	return map[string]any{"matchLabels": m}
-}
-
-func (k CAPICheck) v1beta1(spec map[string]any) {
-	if len(k.Conditions) > 0 {
-		spec["unhealthyConditions"] = unhealthyConditions(k.Conditions, "timeout")
-	}
-	if k.MaxUnhealthy != nil {
-		spec["maxUnhealthy"] = k.MaxUnhealthy
-	}
-	if k.Template != (TemplateRef{}) {
-		spec["remediationTemplate"] = k.Template.object()
-	}
 }
 
 // unhealthyConditions returns the entries of a check. duration is the name of the field that holds the
@@ -95,24 +94,27 @@ func (k CAPICheck) v1beta2(spec map[string]any) error {
 			return err
 		}
 	}
-	if k.MaxUnhealthy != nil {
-		trigger["unhealthyLessThanOrEqualTo"] = k.MaxUnhealthy
-	}
-	if k.Template != (TemplateRef{}) {
-		ref := k.Template.object()
-		delete(ref, "namespace") // it is the namespace of the check
-		remediation["templateRef"] = ref
-	}
+	put(trigger, "unhealthyLessThanOrEqualTo", k.MaxUnhealthy)
+	ref := k.Template.orNone()
+	delete(ref, "namespace") // it is the namespace of the check
+	put(remediation, "templateRef", ref)
 	put(remediation, "triggerIf", trigger)
 	put(spec, "remediation", remediation)
 	put(spec, "checks", checks)
 	return nil
 }
 
-func put(into map[string]any, key string, value map[string]any) {
-	if len(value) > 0 {
-		into[key] = value
+// put sets a field, unless there is nothing in it.
+func put(into map[string]any, key string, value any) {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Invalid: // nil
+		return
+	case reflect.String, reflect.Slice, reflect.Map:
+		if v.Len() == 0 {
+			return
+		}
 	}
+	into[key] = value
 }
 
 func inSeconds(conditions []UnhealthyCondition) ([]any, error) {

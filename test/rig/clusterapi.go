@@ -217,21 +217,11 @@ func (a *ClusterAPI) client(path string) map[string]any {
 // manifests returns the objects in files of the module's directory config.
 func (a *ClusterAPI) manifests(patterns ...string) (objs []*unstructured.Unstructured, err error) {
 	for _, pattern := range patterns {
-		files, err := filepath.Glob(filepath.Join(a.bin, clusterAPIManifests, pattern))
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("find the manifests %s of the Cluster API: %d files, %w", pattern, len(files), err)
+		found, err := objectsIn(os.DirFS(filepath.Join(a.bin, clusterAPIManifests)), pattern)
+		if err != nil {
+			return nil, fmt.Errorf("read the manifests of the Cluster API: %w", err)
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, fmt.Errorf("read a manifest of the Cluster API: %w", err)
-			}
-			found, err := documents(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
-			}
-			objs = append(objs, found...)
-		}
+		objs = append(objs, found...)
 	}
 	return objs, nil
 }

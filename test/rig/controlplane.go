@@ -276,10 +276,18 @@ func (c *ControlPlane) Died() error {
 	return errors.Join(errs...)
 }
 
-func (c *ControlPlane) run(name string, args []string) (*process, error) {
+// run starts a program, and notes it as the one that runs.
+func (c *ControlPlane) run(running **process, program string, args []string) (*process, error) {
 	var env []string
 	if c.opts.pooled {
 		env = append(env, "GOMAXPROCS=1") // most of them wait; several processors cost each an eighth more, in idle threads that look for work
 	}
-	return startProcess(c.dir.path, c.bin[name], args, env...)
+	p, err := startProcess(c.dir.path, program, args, env...)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*running = p
+	return p, nil
 }

@@ -88,12 +88,21 @@ func writePKI(a *certs.Authority, dir string, also ...net.IP) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{
+	return WriteFiles(dir, map[string][]byte{
 		"ca.crt": a.PEM, "server.crt": server.Cert, "server.key": server.Key,
 		"sa.crt": tokens.Cert, "sa.key": tokens.Key,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return fmt.Errorf("write the cluster's keys: %w", err)
+	})
+}
+
+// WriteFiles writes files below a directory, with the directories that they need.
+func WriteFiles[T string | []byte](below string, files map[string]T) error {
+	for name, data := range files {
+		path := filepath.Join(below, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make the directory of %s: %w", name, err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return nil

@@ -58,24 +58,34 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		names, err := fs.Glob(files, pattern)
+		objs, err := objectsIn(files, pattern)
 		if err != nil {
-			return nil, fmt.Errorf("list the CRDs of %s: %w", set, err)
+			return nil, fmt.Errorf("no set of CRDs %q can be read: %w", set, err)
 		}
-		if len(names) == 0 {
-			return nil, fmt.Errorf("there is no set of CRDs %q", set)
+		found = append(found, objs...)
+	}
+	return found, nil
+}
+
+// objectsIn returns the objects of the files that a pattern names, of which there is at least one.
+func objectsIn(files fs.FS, pattern string) (found []*unstructured.Unstructured, err error) {
+	names, err := fs.Glob(files, pattern)
+	if err == nil && len(names) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", pattern, err)
+	}
+	for _, name := range names {
+		manifest, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
 		}
-		for _, name := range names {
-			manifest, err := fs.ReadFile(files, name)
-			if err != nil {
-				return nil, fmt.Errorf("read the CRD %s: %w", name, err)
-			}
-			objs, err := documents(manifest)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			found = append(found, objs...)
+		objs, err := documents(manifest)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		found = append(found, objs...)
 	}
 	return found, nil
 }
@@ -183,7 +193,7 @@ func wait(ctx context.Context, what string, done func() (bool, error)) error {
 		if ok {
 			return nil
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if !Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
 		}
 	}

@@ -129,34 +129,29 @@ func writeEtcdPKI(dir string, also []net.IP) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"client.crt": user.Cert, "client.key": user.Key} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return fmt.Errorf("write the etcd client's keys: %w", err)
-		}
-	}
-	return nil
+	return WriteFiles(dir, map[string][]byte{"client.crt": user.Cert, "client.key": user.Key})
 }
 
 func (c *EtcdCluster) args(m *etcdMember) []string {
-	client, peer := c.url(m), "http://"+m.peer.address()
 	var all []string
 	for _, other := range c.members {
 		all = append(all, other.name+"=http://"+other.peer.address())
 	}
-	args := []string{
-		"--name=" + m.name, "--data-dir=" + filepath.Join(c.file(m.name), "data"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=" + strings.Join(all, ","),
-		"--socket-reuse-port", "--log-level=warn",
-		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
-		"--unsafe-no-fsync",
-	}
+	args := etcdArgs(filepath.Join(c.file(m.name), "data"), c.url(m), "http://"+m.peer.address(),
+		"--name="+m.name, "--initial-cluster="+strings.Join(all, ","))
 	if c.opts.TLS {
 		args = append(args, "--cert-file="+c.file("server.crt"), "--key-file="+c.file("server.key"),
 			"--client-cert-auth", "--trusted-ca-file="+c.CA())
 	}
 	return args
+}
+
+func etcdArgs(data, client, peer string, more ...string) []string {
+	return append(more, "--data-dir="+data, "--socket-reuse-port", "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
+		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
+		"--unsafe-no-fsync")
 }
 
 var errMemberDown = errors.New("the etcd member is not running")
@@ -233,10 +228,8 @@ func (c *EtcdCluster) awaitLeader(ctx context.Context) error {
 		if err == nil || c.Died() != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("wait for an etcd leader: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

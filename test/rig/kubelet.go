@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -62,16 +63,10 @@ const powerPoll = 100 * time.Millisecond
 // NewKubelet creates a host; Run starts it. The client should come from
 // ControlPlane.KubeletClient.
 func NewKubelet(client *kube.Client, o KubeletOptions) *Kubelet {
-	if o.BootDelay == 0 {
-		o.BootDelay = time.Second
-	}
-	if o.LeaseEvery == 0 {
-		o.LeaseEvery = time.Second
-	}
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration = 40 * time.Second
-	}
-	o.Address = orElse(o.Address, "192.0.2.1")
+	o.BootDelay = cmp.Or(o.BootDelay, time.Second)
+	o.LeaseEvery = cmp.Or(o.LeaseEvery, time.Second)
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 40*time.Second)
+	o.Address = cmp.Or(o.Address, "192.0.2.1")
 	return &Kubelet{opts: o, client: client}
 }
 
@@ -81,17 +76,13 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if k.opts.Power == nil {
 		return errors.New("run a simulated kubelet: no Power function")
 	}
-	tick := time.NewTicker(powerPoll)
-	defer tick.Stop()
 	defer k.powerOff()
 	for {
 		if on, err := k.opts.Power(ctx); err == nil {
 			k.follow(ctx, on)
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, powerPoll) {
 			return nil
-		case <-tick.C:
 		}
 	}
 }
@@ -180,11 +171,11 @@ func (b *boot) stop() {
 }
 
 func (b *boot) run(ctx context.Context) {
-	if !sleep(ctx, b.opts.BootDelay) {
+	if !Sleep(ctx, b.opts.BootDelay) {
 		return
 	}
 	for b.register(ctx) != nil {
-		if !sleep(ctx, 500*time.Millisecond) {
+		if !Sleep(ctx, 500*time.Millisecond) {
 			return
 		}
 	}
@@ -196,14 +187,14 @@ func (b *boot) run(ctx context.Context) {
 			renewed = time.Now()
 		}
 		_ = b.reportReady(ctx)
-		if !sleep(ctx, b.opts.LeaseEvery) {
+		if !Sleep(ctx, b.opts.LeaseEvery) {
 			return
 		}
 	}
 }
 
-// sleep returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 )
 
 // Node is a Node to create without a kubelet. Nobody renews its Lease, so the controller manager sets
@@ -27,10 +29,6 @@ type Node struct {
 
 // CreateNode creates a Node that has no kubelet.
 func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, error) {
-	ready := n.Ready
-	if ready == "" {
-		ready = corev1.ConditionTrue
-	}
 	now := metav1.Now()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
@@ -38,7 +36,7 @@ func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, er
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{SystemUUID: n.SystemUUID, BootID: n.BootID},
 			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: ready, Reason: "Rig", LastHeartbeatTime: now, LastTransitionTime: now,
+				Type: corev1.NodeReady, Status: cmp.Or(n.Ready, corev1.ConditionTrue), Reason: "Rig", LastHeartbeatTime: now, LastTransitionTime: now,
 			}},
 		},
 	}
@@ -71,7 +69,7 @@ func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node stri
 		if err == nil {
 			return nil
 		}
-		if !apierrors.IsForbidden(err) || !sleep(ctx, 100*time.Millisecond) {
+		if !apierrors.IsForbidden(err) || !Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("create Pod %s/%s: %w", namespace, name, err)
 		}
 	}
@@ -135,12 +133,28 @@ func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev
 		if (err == nil || apierrors.IsNotFound(err)) && ok(node) {
 			return node, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 200*time.Millisecond) {
 			return nil, fmt.Errorf("wait for Node %s: %w; last seen: %s", name, ctx.Err(), last)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// AgeLease makes the Lease of a Node as old as that of a host that hung so long ago.
+func (c *ControlPlane) AgeLease(ctx context.Context, node string, age time.Duration) error {
+	renewed := metav1.NewMicroTime(time.Now().Add(-age))
+	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // with what was under way when the kubelet hung
+		l, err := leases.Get(ctx, node, metav1.GetOptions{})
+		if err == nil {
+			l.Spec.RenewTime = &renewed
+			_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("age the Lease of %s: %w", node, err)
+	}
+	return nil
 }
 
 // ReadyStatus is the status of the Ready condition; empty without a Node or a condition.
@@ -205,7 +219,7 @@ func (c *ControlPlane) awaitAdmission(ctx context.Context, node, annotation stri
 		if (err == nil) != refused && (err == nil || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
 			return nil
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("wait for what Node %s may be given: %w", node, ctx.Err())
 		}
 	}

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -52,7 +53,7 @@ type Machine struct {
 // CreateMachine creates a Machine with its status, as the machine controller leaves it.
 func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	obj := object("machine.openshift.io/v1beta1", "Machine", m.Name, m.Labels, m.Annotations)
-	setDefault(obj, roleLabel, orElse(m.Role, "worker"))
+	setDefault(obj, roleLabel, cmp.Or(m.Role, "worker"))
 	if m.MachineSet != "" {
 		set, err := c.dynamic.Resource(MachineSetResource).Namespace(Namespace).Get(ctx, m.MachineSet, metav1.GetOptions{})
 		if err != nil {
@@ -68,12 +69,10 @@ func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructu
 		obj.SetAnnotations(annotations)
 		spec["providerID"] = "baremetalhost:///" + Namespace + "/" + m.Host
 	}
-	if m.ProviderID != "" {
-		spec["providerID"] = m.ProviderID
-	}
+	put(spec, "providerID", m.ProviderID)
 	obj.Object["spec"] = spec
 	status := map[string]any{
-		"phase":       orElse(m.Phase, "Running"),
+		"phase":       cmp.Or(m.Phase, "Running"),
 		"lastUpdated": time.Now().UTC().Format(time.RFC3339),
 	}
 	if m.NodeName != "" {
@@ -126,7 +125,7 @@ type Host struct {
 // CreateHost creates a BareMetalHost in the state in which the bare-metal operator leaves one that a
 // Machine runs on: managed, provisioned, powered on.
 func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Unstructured, error) {
-	secret := orElse(h.Secret, h.Name+"-bmc")
+	secret := cmp.Or(h.Secret, h.Name+"-bmc")
 	if h.User != "" {
 		if err := c.CreateSecret(ctx, secret, map[string]string{"username": h.User, "password": h.Password}); err != nil {
 			return nil, err
@@ -149,7 +148,7 @@ func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Un
 	obj.Object["spec"] = spec
 	return c.createWithStatus(ctx, obj, map[string]any{
 		"poweredOn": !h.Offline, "operationalStatus": "OK", "errorCount": int64(0), "errorMessage": "",
-		"provisioning": map[string]any{"ID": "", "state": orElse(h.State, "provisioned")},
+		"provisioning": map[string]any{"ID": "", "state": cmp.Or(h.State, "provisioned")},
 	})
 }
 
@@ -183,7 +182,6 @@ type Check struct {
 	// MaxUnhealthy is a string ("40%") or an int64 number.
 	MaxUnhealthy       any
 	NodeStartupTimeout string
-	Annotations        map[string]string
 }
 
 // UnhealthyCondition is one entry of a check.
@@ -195,22 +193,16 @@ func NotReadyFor(timeout string) []UnhealthyCondition {
 }
 
 func (c *ControlPlane) CreateCheck(ctx context.Context, k Check) (*unstructured.Unstructured, error) {
-	obj := object("machine.openshift.io/v1beta1", "MachineHealthCheck", k.Name, nil, k.Annotations)
+	obj := object("machine.openshift.io/v1beta1", "MachineHealthCheck", k.Name, nil, nil)
 	if k.Strategy != "" {
 		annotations := obj.GetAnnotations()
 		annotations[StrategyAnnotation] = k.Strategy
 		obj.SetAnnotations(annotations)
 	}
 	spec := map[string]any{"selector": matchLabels(k.Match)}
-	if len(k.Conditions) > 0 {
-		spec["unhealthyConditions"] = unhealthyConditions(k.Conditions, "timeout")
-	}
-	if k.MaxUnhealthy != nil {
-		spec["maxUnhealthy"] = k.MaxUnhealthy
-	}
-	if k.NodeStartupTimeout != "" {
-		spec["nodeStartupTimeout"] = k.NodeStartupTimeout
-	}
+	put(spec, "unhealthyConditions", unhealthyConditions(k.Conditions, "timeout"))
+	put(spec, "maxUnhealthy", k.MaxUnhealthy)
+	put(spec, "nodeStartupTimeout", k.NodeStartupTimeout)
 	obj.Object["spec"] = spec
 	return c.createWithStatus(ctx, obj, nil)
 }
@@ -257,36 +249,21 @@ func (c *ControlPlane) CreateNodeCheck(ctx context.Context, k NodeCheck) (*unstr
 	obj := object("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", k.Name, nil, k.Annotations)
 	obj.SetNamespace("")
 	spec := map[string]any{"selector": matchLabels(k.Match)}
-	if len(k.Conditions) > 0 {
-		spec["unhealthyConditions"] = unhealthyConditions(k.Conditions, "duration")
+	put(spec, "unhealthyConditions", unhealthyConditions(k.Conditions, "duration"))
+	put(spec, "minHealthy", k.MinHealthy)
+	put(spec, "maxUnhealthy", k.MaxUnhealthy)
+	put(spec, "healthyDelay", k.HealthyDelay)
+	put(spec, "stormCooldownDuration", k.StormCooldown)
+	var requests, steps []any
+	for _, r := range k.PauseRequests {
+		requests = append(requests, r)
 	}
-	for key, value := range map[string]any{"minHealthy": k.MinHealthy, "maxUnhealthy": k.MaxUnhealthy} {
-		if value != nil {
-			spec[key] = value
-		}
-	}
-	for key, value := range map[string]string{"healthyDelay": k.HealthyDelay, "stormCooldownDuration": k.StormCooldown} {
-		if value != "" {
-			spec[key] = value
-		}
-	}
-	if len(k.PauseRequests) > 0 {
-		var requests []any
-		for _, r := range k.PauseRequests {
-			requests = append(requests, r)
-		}
-		spec["pauseRequests"] = requests
-	}
-	if k.Template != (TemplateRef{}) {
-		spec["remediationTemplate"] = k.Template.object()
-	}
-	var steps []any
+	put(spec, "pauseRequests", requests)
+	put(spec, "remediationTemplate", k.Template.orNone())
 	for _, e := range k.Escalating {
 		steps = append(steps, map[string]any{"order": e.Order, "timeout": e.Timeout, "remediationTemplate": e.Template.object()})
 	}
-	if len(steps) > 0 {
-		spec["escalatingRemediations"] = steps
-	}
+	put(spec, "escalatingRemediations", steps)
 	obj.Object["spec"] = spec
 	return c.createWithStatus(ctx, obj, nil)
 }

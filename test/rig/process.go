@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -31,29 +32,37 @@ type process struct {
 func startProcess(dir, program string, args []string, env ...string) (*process, error) {
 	p := &process{name: filepath.Base(program), done: make(chan struct{})}
 	p.log = filepath.Join(dir, p.name+".log")
-	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", p.name, err)
-	}
-	defer f.Close() // the child has a copy of its own
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Dir = dir
 	// A control plane of a test runs for a minute: memory costs less than garbage collection.
 	p.cmd.Env = append(append(os.Environ(), "GOGC=400"), env...)
-	p.cmd.Stdout, p.cmd.Stderr = f, f
+	return p, RunLogged(p.cmd, p.name, p.log, os.O_APPEND, p.done)
+}
+
+// RunLogged starts a program with its output in a log, and closes done when it has ended. how is whether the log is
+// continued (os.O_APPEND) or begins anew (os.O_TRUNC).
+func RunLogged(cmd *exec.Cmd, name, log string, how int, done chan<- struct{}) error {
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|how, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", name, err)
+	}
+	defer f.Close() // the child has a copy of its own
+	if cmd.Stderr = f; cmd.Stdout == nil {
+		cmd.Stdout = f
+	}
 	// The kernel kills the child when this process ends, even if a test is killed.
 	// Strictly it does so when the thread that started the child ends, and Go ends
 	// a thread only if a goroutine locked to it returns. Setpgid keeps the child
 	// from an operator's Ctrl-C.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // its log says how it ended
-		close(p.done)
+		_ = cmd.Wait() // its log says how it ended
+		close(done)
 	}()
-	return p, nil
+	return nil
 }
 
 // kill ends the process with SIGKILL, and waits for the end. The data is deleted anyway, an API server
@@ -82,14 +91,15 @@ func (p *process) died() error {
 
 // tail returns the end of the log, for an error.
 func (p *process) tail() string {
-	b, err := readEnd(p.log, 16<<10)
+	b, err := ReadEnd(p.log, 16<<10)
 	if err != nil {
 		return ""
 	}
-	return "; the end of its log:\n" + lastLines(string(b), 25)
+	return "; the end of its log:\n" + LastLines(string(b), 25)
 }
 
-func readEnd(path string, limit int64) ([]byte, error) {
+// ReadEnd reads at most so many bytes of the end of a file.
+func ReadEnd(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -99,6 +109,23 @@ func readEnd(path string, limit int64) ([]byte, error) {
 		return nil, err // EINVAL: the file is shorter, read it from its start
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Memory is a line of /proc/PID/status in bytes, as VmHWM, the most memory that a process ever had.
+func Memory(pid int, key string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/status", pid)
+	status, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && fields[0] == key+":" && fields[2] == "kB" {
+			kb, err := strconv.ParseInt(fields[1], 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, key)
 }
 
 // freezeTime limits the wait until a stopped process has no running thread.

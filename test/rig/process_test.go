@@ -65,6 +65,14 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 	assert.ErrorContains(t, p.died(), "broken ended")
 }
 
+func TestMemory(t *testing.T) {
+	now, most := must.Do(Memory(os.Getpid(), "VmRSS"))(t), must.Do(Memory(os.Getpid(), "VmHWM"))(t)
+	assert.Greater(t, now, int64(1<<20), "in bytes")
+	assert.Less(t, most, int64(1<<40), "in bytes")
+	_, err := Memory(os.Getpid(), "VmWhat")
+	assert.ErrorContains(t, err, "VmWhat")
+}
+
 func TestReservedPortRefusesAndIsNotGivenAway(t *testing.T) {
 	p := must.Do(reservePort())(t)
 	defer p.release()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,26 +16,20 @@ import (
 var errNotRunning = errors.New("the API server is not running")
 
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
-	p, err := c.run("etcd", c.etcdArgs())
+	p, err := c.run(&c.etcd, c.bin["etcd"], c.etcdArgs())
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.etcd = p
-	c.mu.Unlock()
 	return c.await(ctx, p, "http://"+c.etcdPort.address()+"/health", nil)
 }
 
 // StartAPIServer starts the API server, and returns when it is ready. After a stop it has the same port
 // and the same data.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
-	p, err := c.run("kube-apiserver", c.apiServerArgs())
+	p, err := c.run(&c.api, c.bin["kube-apiserver"], c.apiServerArgs())
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.api = p
-	c.mu.Unlock()
 	// /readyz needs an administrator's certificate.
 	admin, err := c.ca.User("rig", []string{AdminGroup})
 	if err != nil {
@@ -58,13 +51,10 @@ func (c *ControlPlane) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.run("kube-controller-manager", c.controllerManagerArgs(kubeconfig, c.opts))
+	p, err := c.run(&c.manager, c.bin["kube-controller-manager"], c.controllerManagerArgs(kubeconfig, c.opts))
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.manager = p
-	c.mu.Unlock()
 	return c.await(ctx, p, "https://"+c.managerPort.address()+"/healthz", nil)
 }
 
@@ -82,7 +72,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(c.dir.path, bin, []string{
+	p, err := c.run(&c.scheduler, bin, []string{
 		"--kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.schedulerPort.number), "--permit-port-sharing",
@@ -92,9 +82,6 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.scheduler = p
-	c.mu.Unlock()
 	return c.await(ctx, p, "https://"+c.schedulerPort.address()+"/healthz", nil)
 }
 
@@ -206,17 +193,8 @@ var controllers = []string{
 }
 
 func (c *ControlPlane) etcdArgs() []string {
-	client, peer := "http://"+c.etcdPort.address(), "http://"+c.peerPort.address()
-	return []string{
-		"--data-dir=" + c.file("etcd"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=default=" + peer,
-		"--socket-reuse-port",
-		"--log-level=warn",
-		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
-		"--unsafe-no-fsync",
-	}
+	peer := "http://" + c.peerPort.address()
+	return etcdArgs(c.file("etcd"), "http://"+c.etcdPort.address(), peer, "--initial-cluster=default="+peer)
 }
 
 func (c *ControlPlane) apiServerArgs() []string {
@@ -265,8 +243,5 @@ func (c *ControlPlane) writeAuditPolicy() error {
 	if user := c.opts.AuditReads; user != "" {
 		reads = fmt.Sprintf("- level: Metadata\n  users: [%s]\n  verbs: [get, list]\n", user)
 	}
-	if err := os.WriteFile(c.file("audit-policy.yaml"), fmt.Appendf(nil, auditPolicy, reads), 0o600); err != nil {
-		return fmt.Errorf("write the audit policy: %w", err)
-	}
-	return nil
+	return WriteFiles(c.dir.path, map[string]string{"audit-policy.yaml": fmt.Sprintf(auditPolicy, reads)})
 }

@@ -78,26 +78,13 @@ func (p *Provider) CreateMachineSet(ctx context.Context, cluster, pool string, r
 	if _, err := p.on.createWithStatus(ctx, template, nil); err != nil {
 		return err
 	}
-	v := capi("v1beta2")
-	set := v.object("MachineSet", pool, map[string]string{capiClusterLabel: cluster}, nil)
-	set.Object["spec"] = map[string]any{
-		"clusterName": cluster, "replicas": int64(replicas), "selector": matchLabels(labels),
-		"template": map[string]any{
-			"metadata": map[string]any{"labels": matchLabels(labels)["matchLabels"]},
-			"spec": map[string]any{
-				"clusterName":       cluster,
-				"bootstrap":         map[string]any{"dataSecretName": pool},
-				"infrastructureRef": v.ref(capiInfraGroup, "StandInMachineTemplate", pool),
-			},
-		},
-	}
-	_, err := p.on.createWithStatus(ctx, set, nil)
+	_, err := p.on.createWithStatus(ctx, capi("v1beta2").machineSet(cluster, pool, replicas, labels, "StandInMachineTemplate"), nil)
 	return err
 }
 
 // Run gives hosts to Machines until ctx ends. What fails is done in a later round.
 func (p *Provider) Run(ctx context.Context) {
-	for sleep(ctx, 200*time.Millisecond) {
+	for Sleep(ctx, 200*time.Millisecond) {
 		_ = p.round(ctx) // an error is that of a busy API server
 	}
 }

@@ -49,15 +49,11 @@ power:
 
 // writeConfig writes fenced.yaml, hosts.d and policies.d.
 func (s *Scene) writeConfig() error {
-	for _, dir := range []string{"hosts.d", "policies.d"} {
-		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
-			return fmt.Errorf("make %s: %w", dir, err)
-		}
+	if err := os.Mkdir(s.path("policies.d"), 0o700); err != nil {
+		return fmt.Errorf("make policies.d: %w", err)
 	}
-	for name, text := range s.opts.Policies {
-		if err := os.WriteFile(s.path("policies.d/"+name), []byte(text), 0o600); err != nil {
-			return fmt.Errorf("write policies.d: %w", err)
-		}
+	if err := rig.WriteFiles(s.path("policies.d"), s.opts.Policies); err != nil {
+		return err
 	}
 	kubeconfig, err := s.Cluster.Kubeconfig(rig.FencedUser)
 	if err != nil {
@@ -71,8 +67,8 @@ func (s *Scene) writeConfig() error {
 		}
 	}
 	text := fmt.Sprintf(configuration, Instance, ClusterName, kubeconfig, management, namespace, cluster, cmp.Or(s.opts.Mode, "evaluate"), s.opts.Metal3Requests, s.Socket())
-	if err := os.WriteFile(s.Config(), []byte(text), 0o600); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
+	if err := rig.WriteFiles(s.dir, map[string]string{"fenced.yaml": text}); err != nil {
+		return err
 	}
 	return s.writeHosts()
 }
@@ -102,24 +98,21 @@ const (
 // writeHosts lists the BMCs that no BareMetalHost describes.
 func (s *Scene) writeHosts() error {
 	var hosts []any
+	files := map[string][]byte{}
 	for _, w := range s.Workers {
 		if w.BMC == nil || w.Metal3 || w.Unlisted {
 			continue
 		}
-		secret := s.path(w.Name + ".password")
-		if err := os.WriteFile(secret, []byte(w.told()+"\n"), 0o600); err != nil {
-			return fmt.Errorf("write the password of %s: %w", w.Name, err)
-		}
-		hosts = append(hosts, map[string]any{"node": w.Name, "levels": s.levels(w, secret)})
+		secret := w.Name + ".password"
+		files[secret] = []byte(w.told() + "\n")
+		hosts = append(hosts, map[string]any{"node": w.Name, "levels": s.levels(w, s.path(secret))})
 	}
 	text, err := yaml.Marshal(map[string]any{"hosts": hosts})
 	if err != nil {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
-	if err := os.WriteFile(s.path("hosts.d/hosts.yaml"), text, 0o600); err != nil {
-		return fmt.Errorf("write hosts.d: %w", err)
-	}
-	return nil
+	files["hosts.d/hosts.yaml"] = text
+	return rig.WriteFiles(s.dir, files)
 }
 
 // levels are a worker's power levels: its BMC, then its outlets.

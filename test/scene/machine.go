@@ -181,10 +181,8 @@ func (s *Scene) awaitMachines(ctx context.Context) error {
 			if phase, _, _ := unstructured.NestedString(m.Object, "status", "phase"); phase == "Running" {
 				break
 			}
-			select {
-			case <-ctx.Done():
+			if !rig.Sleep(ctx, 200*time.Millisecond) {
 				return fmt.Errorf("wait for the Machine of %s, last seen: %v: %w", w.Name, m.Object, ctx.Err())
-			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	}
@@ -224,10 +222,7 @@ func (s *Scene) runEtcd(ctx, life context.Context, w *Worker) error {
 	s.wg.Go(func() {
 		for life.Err() == nil {
 			_ = s.keepEtcd(life, w) // errors are for the next round, as with a kubelet
-			select {
-			case <-life.Done():
-			case <-time.After(etcdEvery):
-			}
+			rig.Sleep(life, etcdEvery)
 		}
 	})
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/redfishsim"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // Protocol is the protocol of a worker's BMC.
@@ -186,7 +187,7 @@ func (m *mains) fed() bool {
 // followMains switches host and BMC when the mains fail and return, until life
 // ends.
 func (w *Worker) followMains(life context.Context) {
-	for fed := true; wait(life, mainsPoll); {
+	for fed := true; rig.Sleep(life, mainsPoll); {
 		if w.mains.fed() == fed {
 			continue
 		}
@@ -195,20 +196,11 @@ func (w *Worker) followMains(life context.Context) {
 			_ = w.BMC.SetPower(false) // fails only for a host that then reads On, which the play sees
 			continue
 		}
-		if !wait(life, bmcBoot) {
+		if !rig.Sleep(life, bmcBoot) {
 			return
 		}
 		_ = w.BMC.SetPower(w.AlwaysOn)
 		w.mute(func(m *mains) { m.cut = false })
-	}
-}
-
-func wait(life context.Context, d time.Duration) bool {
-	select {
-	case <-life.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

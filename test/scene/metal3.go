@@ -40,14 +40,7 @@ type Metal3 struct {
 func (s *Scene) RunMetal3(m *Metal3) {
 	m.switched = map[string]int{}
 	s.wg.Go(func() {
-		tick := time.NewTicker(metal3Every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-s.life.Done():
-				return
-			case <-tick.C:
-			}
+		for rig.Sleep(s.life, metal3Every) {
 			for _, w := range s.Workers {
 				if w.Metal3 {
 					m.enforce(s.life, s, w)

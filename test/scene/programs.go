@@ -111,23 +111,11 @@ func (s *Scene) StartDaemon(ctx context.Context) (*Daemon, error) {
 
 // Launch starts a fenced without waiting for it; env is added to the environment.
 func (s *Scene) Launch(program string, env ...string) (*Daemon, error) {
-	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the log of fenced: %w", err)
-	}
-	defer log.Close() // the child has its own copy
 	d := &Daemon{cmd: exec.Command(program, s.flags()...), done: make(chan struct{})}
 	d.cmd.Env = append(os.Environ(), env...)
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	// A killed test must not leave a fencer behind. Setpgid keeps Ctrl-C for us.
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := d.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start fenced: %w", err)
+	if err := rig.RunLogged(d.cmd, "fenced", s.logFile(), os.O_APPEND, d.done); err != nil {
+		return nil, err
 	}
-	go func() {
-		_ = d.cmd.Wait() // how it ended is asked of ProcessState
-		close(d.done)
-	}()
 	s.mu.Lock()
 	s.daemons = append(s.daemons, d)
 	s.mu.Unlock()
@@ -204,8 +192,7 @@ func (s *Scene) LogTail(lines int) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return strings.TrimSpace(string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))))
+	return strings.TrimSpace(rig.LastLines(string(text), lines))
 }
 
 // Result is what a fencectl said and how it ended.

@@ -58,15 +58,8 @@ func (s *Scene) runStandIn(name string, asks []string, tick func(context.Context
 		}
 	}
 	s.wg.Go(func() {
-		every := time.NewTicker(standInEvery)
-		defer every.Stop()
-		for {
-			select {
-			case <-s.life.Done():
-				return
-			case <-every.C:
-				tick(s.life, c)
-			}
+		for rig.Sleep(s.life, standInEvery) {
+			tick(s.life, c)
 		}
 	})
 	return nil

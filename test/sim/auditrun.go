@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -344,8 +345,8 @@ func (w *World) auditDelay(c *incarnation, since, now time.Time) {
 			continue
 		}
 		w.outcome.Cases["L3 seconds of a run beside a hung BMC"]++
-		from := latest(latest(since, r.Started), latest(c.disturbedAt, h.BMC.IllAt))
-		if from = latest(from, c.active[h.Name]); now.Sub(from) > lookWithin {
+		from := times.Later(times.Later(since, r.Started), times.Later(c.disturbedAt, h.BMC.IllAt))
+		if from = times.Later(from, c.active[h.Name]); now.Sub(from) > lookWithin {
 			w.violate("L3", h.Name, "%s has not looked at run %s since %s, beside a BMC that hangs", c, r.ID, now.Sub(c.active[h.Name]))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -361,7 +362,7 @@ func (w *World) isolated(n *fake.Node, r remediate.Run, b remediate.Backup) {
 	until := time.Now().Add(between(w.luck, 2*time.Minute, 8*time.Minute))
 	w.fault("store-lost", n.Name, "until %s", until.Sub(w.began).Round(time.Second))
 	for _, i := range w.instances {
-		i.storeCut = latest(i.storeCut, until)
+		i.storeCut = times.Later(i.storeCut, until)
 	}
 }
 

@@ -199,66 +199,47 @@ func (k kube) LockNode(ctx context.Context, r remediate.Run) (binds time.Duratio
 	if !w.plan.Medik8s { // there is nothing to take
 		return 0, "", k.inc.call(ctx, "lock")
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := k.request(ctx, "lock"); err != nil {
-		return 0, "", err
-	}
-	w.do(func() {
-		held := w.api.NodeLocks[r.Target.Node].Holder == w.api.LocksAs
+	err = k.exchange(ctx, "lock", func(s *fake.State) error {
+		held := s.NodeLocks[r.Target.Node].Holder == s.LocksAs
 		if w.defect.TakesNoLocks || w.defect.RenewsNoLocks && held {
 			binds = fake.LockDuration
-			return
+			return nil
 		}
-		binds, foreign = w.api.LockNode(r)
+		binds, foreign = s.LockNode(r)
+		return nil
 	})
-	if lost := k.answer(ctx, "lock"); lost != nil {
-		return 0, "", lost
+	if err != nil {
+		return 0, "", err
 	}
 	return binds, foreign, nil
 }
 
 // UnlockNode implements engine.Kube.
 func (k kube) UnlockNode(ctx context.Context, r remediate.Run) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := k.request(ctx, "unlock"); err != nil {
-		return err
-	}
-	k.inc.i.w.do(func() { k.inc.i.w.api.UnlockNode(r) })
-	return k.answer(ctx, "unlock")
+	return k.exchange(ctx, "unlock", func(s *fake.State) error { s.UnlockNode(r); return nil })
 }
 
 // Backup implements engine.Kube.
-func (k kube) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := k.request(ctx, "backup"); err != nil {
+func (k kube) Backup(ctx context.Context, t remediate.Target) (data []byte, b remediate.Backup, err error) {
+	err = k.exchange(ctx, "backup", func(s *fake.State) (err error) {
+		data, b, err = s.Backup(t)
+		return err
+	})
+	if err != nil {
 		return nil, remediate.Backup{}, err
 	}
-	var data []byte
-	var b remediate.Backup
-	var err error
-	k.inc.i.w.do(func() { data, b, err = k.inc.i.w.api.Backup(t) })
-	if lost := k.answer(ctx, "backup"); lost != nil {
-		return nil, remediate.Backup{}, lost
-	}
-	return data, b, err
+	return data, b, nil
 }
 
 // Credentials implements engine.Kube.
 func (k kube) Credentials(ctx context.Context, _, name string) (user string, password bmc.Secret, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := k.request(ctx, "credentials"); err != nil {
-		return "", bmc.Secret{}, err
-	}
-	k.inc.i.w.do(func() {
+	err = k.exchange(ctx, "credentials", func(*fake.State) error {
 		if h := k.inc.i.w.hostOf(strings.TrimPrefix(name, "bmc-")); h != nil {
 			password = h.password()
 		}
+		return nil
 	})
-	return "root", password, k.answer(ctx, "credentials")
+	return "root", password, err
 }
 
 // admit is a webhook that may be dead. The API server waits for it, and then
@@ -283,26 +264,20 @@ func (k kube) admit(ctx context.Context, what string) error {
 
 // Announce implements engine.Kube.
 func (k kube) Announce(ctx context.Context, a lead.Announcement) (binds time.Duration, foreign string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := k.request(ctx, "announce"); err != nil {
-		return 0, "", err
-	}
-	w := k.inc.i.w
-	w.do(func() { binds, foreign = w.api.Announce(k.inc, a) })
-	return binds, foreign, k.answer(ctx, "announce")
+	err = k.exchange(ctx, "announce", func(s *fake.State) error {
+		binds, foreign = s.Announce(k.inc, a)
+		return nil
+	})
+	return binds, foreign, err
 }
 
 // Holder implements engine.Kube.
 func (k kube) Holder(ctx context.Context, a lead.Announcement) (foreign string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := k.request(ctx, "holder"); err != nil {
-		return "", err
-	}
-	w := k.inc.i.w
-	w.do(func() { foreign = w.api.Holder(k.inc, a) })
-	return foreign, k.answer(ctx, "holder")
+	err = k.exchange(ctx, "holder", func(s *fake.State) error {
+		foreign = s.Holder(k.inc, a)
+		return nil
+	})
+	return foreign, err
 }
 
 // tickStrangers lets other remediators, and another installation of fenced, hold

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // ledger is what the audits record of the story. Guarded by the world's mutex.
@@ -173,7 +174,7 @@ func (c *incarnation) leaseNotStable(h *host, now time.Time) (why string) {
 		if k.h != h || l.missingForProof(now) != "" || l.lease == "" || h.life.After(l.offs[0].at) { // another kubelet may have renewed it
 			continue
 		}
-		off, from := l.offs[0].at, latest(w.ledger.leases[h.Name].at, l.since)
+		off, from := l.offs[0].at, times.Later(w.ledger.leases[h.Name].at, l.since)
 		if l.leaseAt.Before(from) {
 			from = l.leaseAt
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -174,7 +175,7 @@ func (w *World) touch(c *incarnation, d time.Duration) {
 	if !now.Before(last.until) {
 		last.at = now
 	}
-	w.crowd.files[c.i] = stop{last.at, latest(last.until, now.Add(d))}
+	w.crowd.files[c.i] = stop{last.at, times.Later(last.until, now.Add(d))}
 	w.after(d, func() {
 		w.do(func() {
 			if !time.Now().Before(w.crowd.files[c.i].until) { // nobody has prolonged it
@@ -212,7 +213,7 @@ func (w *World) stopped(c *incarnation, node string, now time.Time) (since time.
 		}
 	}
 	if s := w.crowd.files[c.i]; now.Before(s.until) {
-		return latest(s.at, c.since)
+		return times.Later(s.at, c.since)
 	}
 	if s := w.crowd.stored; now.Before(s.until) && !c.i.storeCut.After(s.at) && c.since.Before(s.at) {
 		return s.at.Add(2 * time.Second) // time to learn of it

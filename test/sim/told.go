@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // knowledge is what one process of a fenced has learned from its files and its
@@ -136,7 +137,7 @@ func (c *incarnation) duplicateReason(h *host, uuid string) (why string, since t
 		for _, theirs := range c.leads(o) {
 			for _, mine := range c.leads(h) {
 				if mine.to == theirs.to && (theirs.sure || !c.mayBeEnrolled(h)) { // otherwise only theirs is refused
-					return o.Name + " leads to the BMC of " + mine.to.Name + ", too", latest(mine.at, theirs.at)
+					return o.Name + " leads to the BMC of " + mine.to.Name + ", too", times.Later(mine.at, theirs.at)
 				}
 			}
 		}
@@ -148,7 +149,7 @@ func (c *incarnation) duplicateReason(h *host, uuid string) (why string, since t
 	for name := range c.knows.nodes {
 		if other, from := c.uuid(name); name != h.Name && uuid != "" && other == uuid {
 			if told == uuid {
-				from = latest(from, at)
+				from = times.Later(from, at)
 			}
 			return "Node " + name + " tells the same UUID", from
 		}
@@ -173,11 +174,4 @@ func (c *incarnation) uuid(node string) (string, time.Time) {
 		return "", time.Time{}
 	}
 	return list[len(list)-1].uuid, list[len(list)-1].named
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -116,6 +117,14 @@ func (c *Cache) sides() []*side {
 	return []*side{c.work, c.manage}
 }
 
+// stores are those of all API servers.
+func (c *Cache) stores() (all []*store) {
+	for _, s := range c.sides() {
+		all = append(all, s.watched()...)
+	}
+	return all
+}
+
 // Run keeps the view up to date until ctx ends. It survives API outages, CRDs
 // that are missing, added or removed, and a kubeconfig that is replaced.
 func (c *Cache) Run(ctx context.Context) {
@@ -129,12 +138,4 @@ func (c *Cache) Run(ctx context.Context) {
 	g.Wait()
 }
 
-func (c *Cache) notify() { signal(c.changed) }
-
-// signal sends to a channel with a buffer of one, unless a signal is pending.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (c *Cache) notify() { live.Signal(c.changed) }

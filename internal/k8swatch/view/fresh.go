@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 )
 
 // outageAfter is the length of an outage after which a quiet period
@@ -111,19 +112,17 @@ func (c *Cache) skew() (worst time.Duration, known bool, of string) {
 // checks that name them are not evaluated.
 func (c *Cache) proven() (oldest time.Time, problem string) {
 	first := true
-	for _, side := range c.sides() {
-		for _, s := range side.watched() {
-			at, wrong := s.state()
-			unread := s.request && at.IsZero()
-			if unread {
-				wrong = s.whyUnread(wrong)
-			}
-			if problem == "" && wrong != "" {
-				problem = "watch " + s.Kind + c.label(side) + ": " + wrong
-			}
-			if !unread && (first || at.Before(oldest)) {
-				oldest, first = at, false
-			}
+	for _, s := range c.stores() {
+		at, wrong := s.state()
+		unread := s.request && at.IsZero()
+		if unread {
+			wrong = s.whyUnread(wrong)
+		}
+		if problem == "" && wrong != "" {
+			problem = "watch " + s.Kind + c.label(s.side) + ": " + wrong
+		}
+		if !unread && (first || at.Before(oldest)) {
+			oldest, first = at, false
 		}
 	}
 	return oldest, problem
@@ -384,7 +383,7 @@ func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Unlock()
 	s.absence.end()
 	if other && s.request { // the checks that name the kind tell why it cannot be read
-		signal(s.side.c.requests.changed)
+		live.Signal(s.side.c.requests.changed)
 	}
 	if news {
 		s.log.Log(level, "the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))

@@ -58,11 +58,9 @@ func (r *requestKinds) init() {
 func (c *Cache) keepRequests(ctx context.Context) {
 	for {
 		if c.adjustRequests() {
-			for _, s := range c.sides() {
-				for _, st := range s.watched() {
-					if st.checks {
-						st.journalAll()
-					}
+			for _, st := range c.stores() {
+				if st.checks {
+					st.journalAll()
 				}
 			}
 		}
@@ -177,11 +175,9 @@ func (c *Cache) templates() map[requestKind]wish {
 			}
 		}
 	}
-	for _, s := range c.sides() {
-		for _, st := range s.watched() {
-			if st.checks {
-				st.eachCheck(func(check *policy.Check) { note(check, s) })
-			}
+	for _, st := range c.stores() {
+		if st.checks {
+			st.eachCheck(func(check *policy.Check) { note(check, st.side) })
 		}
 	}
 	for i := range c.cfg.Checks {
@@ -368,11 +364,9 @@ func (s *store) place(namespace string) Place {
 
 // EachCheck visits the checks of the view, and those from files.
 func (c *Cache) EachCheck(visit func(*policy.Check)) {
-	for _, s := range c.sides() {
-		for _, st := range s.watched() {
-			if st.checks {
-				st.eachCheck(visit)
-			}
+	for _, st := range c.stores() {
+		if st.checks {
+			st.eachCheck(visit)
 		}
 	}
 	files := c.fileChecks()

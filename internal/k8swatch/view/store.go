@@ -3,7 +3,9 @@ package view
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -263,7 +266,7 @@ func (s *store) Replace(list []any, version string) error {
 		s.notifyChange()
 	}
 	s.notifyProgress()
-	signal(s.side.listed)
+	live.Signal(s.side.listed)
 	return nil
 }
 
@@ -300,7 +303,7 @@ func (s *store) journalAll() {
 // notifyChange signals that there is something new to evaluate.
 func (s *store) notifyChange() {
 	if s.checks {
-		signal(s.side.c.requests.changed)
+		live.Signal(s.side.c.requests.changed)
 	}
 	s.side.c.notify()
 }
@@ -308,7 +311,7 @@ func (s *store) notifyChange() {
 // notifyProgress signals that more may be proven than before.
 func (s *store) notifyProgress() {
 	if s.request {
-		signal(s.side.c.requests.changed)
+		live.Signal(s.side.c.requests.changed)
 	}
 	s.side.c.updateFreshness(time.Now())
 }
@@ -349,14 +352,10 @@ func (s *store) recordMark(name objectName, m *event.RunMark) {
 
 // Marked lists the Nodes and Machines of the view that carry a mark, in no order.
 func (c *Cache) Marked() (list []event.RunMark) {
-	for _, side := range c.sides() {
-		for _, s := range side.watched() {
-			s.mu.Lock()
-			for _, m := range s.marks {
-				list = append(list, m)
-			}
-			s.mu.Unlock()
-		}
+	for _, s := range c.stores() {
+		s.mu.Lock()
+		list = slices.AppendSeq(list, maps.Values(s.marks))
+		s.mu.Unlock()
 	}
 	return list
 }

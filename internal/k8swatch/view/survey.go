@@ -61,11 +61,9 @@ func (c *Cache) await(ctx context.Context) {
 // isRead reports whether each kind is in the view. With problems, a kind that cannot be read
 // counts, too.
 func (c *Cache) isRead(problems bool) bool {
-	for _, side := range c.sides() {
-		for _, st := range side.watched() {
-			if at, problem := st.state(); at.IsZero() && (!problems || problem == "") {
-				return false
-			}
+	for _, st := range c.stores() {
+		if at, problem := st.state(); at.IsZero() && (!problems || problem == "") {
+			return false
 		}
 	}
 	return true
@@ -74,30 +72,28 @@ func (c *Cache) isRead(problems bool) bool {
 // Kinds lists the kinds that are watched, each once for each API.
 func (c *Cache) Kinds(ctx context.Context) []SurveyedKind {
 	var kinds []SurveyedKind
-	for _, side := range c.sides() {
-		for _, st := range side.watched() {
-			k := SurveyedKind{Management: side.IsApart(), Group: st.Group, Kind: st.Kind, Served: true}
-			if !st.builtIn() {
-				_, err := side.Find(ctx, st.Resource)
-				if k.Served = err == nil; err != nil && !errors.Is(err, client.ErrNotInstalled) {
-					k.Problem = err.Error()
-				}
+	for _, st := range c.stores() {
+		k := SurveyedKind{Management: st.side.IsApart(), Group: st.Group, Kind: st.Kind, Served: true}
+		if !st.builtIn() {
+			_, err := st.side.Find(ctx, st.Resource)
+			if k.Served = err == nil; err != nil && !errors.Is(err, client.ErrNotInstalled) {
+				k.Problem = err.Error()
 			}
-			at, problem := st.state()
-			k.Objects = st.count()
-			if at.IsZero() {
-				k.Problem = cmp.Or(problem, k.Problem, "no answer in time")
-			}
-			i := slices.IndexFunc(kinds, func(o SurveyedKind) bool {
-				return o.Management == k.Management && o.Group == k.Group && o.Kind == k.Kind
-			})
-			if i < 0 {
-				kinds = append(kinds, k)
-				continue
-			}
-			kinds[i].Objects += k.Objects
-			kinds[i].Problem = cmp.Or(kinds[i].Problem, k.Problem)
 		}
+		at, problem := st.state()
+		k.Objects = st.count()
+		if at.IsZero() {
+			k.Problem = cmp.Or(problem, k.Problem, "no answer in time")
+		}
+		i := slices.IndexFunc(kinds, func(o SurveyedKind) bool {
+			return o.Management == k.Management && o.Group == k.Group && o.Kind == k.Kind
+		})
+		if i < 0 {
+			kinds = append(kinds, k)
+			continue
+		}
+		kinds[i].Objects += k.Objects
+		kinds[i].Problem = cmp.Or(kinds[i].Problem, k.Problem)
 	}
 	return kinds
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/k8swatch/client"
@@ -118,11 +119,7 @@ func setPowerLock(ctx context.Context, cl *client.Conn, key, uid string, value a
 	if uid != "" {
 		meta["uid"] = uid
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		return err
-	}
-	_, err = cl.Dynamic.Resource(client.HostGVR).Namespace(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	err := patchMetadata(ctx, cl.Dynamic.Resource(client.HostGVR).Namespace(ns), name, meta)
 	if value == nil && client.IsGone(err, name) {
 		return nil
 	}
@@ -132,6 +129,23 @@ func setPowerLock(ctx context.Context, cl *client.Conn, key, uid string, value a
 	return nil
 }
 
+// patchMetadata merges into the metadata of an object.
+func patchMetadata(ctx context.Context, api dynamic.ResourceInterface, name string, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err == nil {
+		_, err = api.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	return err
+}
+
+// unlessGone is the error of a write after which an object is to be gone, or to have lost something.
+func unlessGone(err error, name, what string) error {
+	if err == nil || client.IsGone(err, name) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
 func deleteNode(ctx context.Context, cl *client.Conn, name string, b remediate.Backup) error {
 	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
@@ -139,10 +153,7 @@ func deleteNode(ctx context.Context, cl *client.Conn, name string, b remediate.B
 	err := cl.Typed.Nodes().Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
 	})
-	if err != nil && !client.IsGone(err, name) {
-		return fmt.Errorf("delete Node %s: %w", name, err)
-	}
-	return nil
+	return unlessGone(err, name, "delete Node "+name)
 }
 
 func taint(ctx context.Context, cl *client.Conn, name string, b remediate.Backup) error {
@@ -186,19 +197,11 @@ func clearRequest(ctx context.Context, cl *client.Conn, t remediate.Target) erro
 	if t.MachineUID == "" {
 		return fmt.Errorf("change Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": t.MachineUID, "annotations": map[string]any{manifest.RemediationAnnotation: nil},
-	}})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
-	_, err = cl.Dynamic.Resource(client.MachineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !client.IsGone(err, t.Machine) {
-		return fmt.Errorf("remove %s from Machine %s/%s: %w", manifest.RemediationAnnotation, t.Namespace, t.Machine, err)
-	}
-	return nil
+	err := patchMetadata(ctx, cl.Dynamic.Resource(client.MachineGVR).Namespace(t.Namespace), t.Machine,
+		map[string]any{"uid": t.MachineUID, "annotations": map[string]any{manifest.RemediationAnnotation: nil}})
+	return unlessGone(err, t.Machine, "remove "+manifest.RemediationAnnotation+" from Machine "+t.MachineKey())
 }
 
 func deleteMachine(ctx context.Context, cl *client.Conn, t remediate.Target) error {
@@ -210,10 +213,7 @@ func deleteMachine(ctx context.Context, cl *client.Conn, t remediate.Target) err
 	uid := types.UID(t.MachineUID)
 	err := cl.Dynamic.Resource(client.MachineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !client.IsGone(err, t.Machine) {
-		return fmt.Errorf("delete Machine %s/%s: %w", t.Namespace, t.Machine, err)
-	}
-	return nil
+	return unlessGone(err, t.Machine, "delete Machine "+t.MachineKey())
 }
 
 // Credentials reads the user name and password of a BMC. It removes surrounding
@@ -334,16 +334,10 @@ func releasePod(ctx context.Context, cl *client.Conn, p *corev1.Pod) error {
 	err := cl.Typed.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
-	if err != nil && !client.IsGone(err, p.Name) {
-		return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	return nil
+	return unlessGone(err, p.Name, "delete pod "+p.Namespace+"/"+p.Name)
 }
 
 func releaseAttachment(ctx context.Context, cl *client.Conn, a *storagev1.VolumeAttachment) error {
 	err := cl.Typed.VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
-	if err != nil && !client.IsGone(err, a.Name) {
-		return fmt.Errorf("delete VolumeAttachment %s: %w", a.Name, err)
-	}
-	return nil
+	return unlessGone(err, a.Name, "delete VolumeAttachment "+a.Name)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/times"
 )
 
@@ -92,10 +93,7 @@ func (w *eventWriter) put(n event.KubeEvent) {
 	}
 	w.queue = append(w.queue, n)
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	live.Signal(w.wake)
 }
 
 // take removes the oldest Event from the queue.
@@ -118,7 +116,7 @@ func (w *eventWriter) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-w.wake:
-				pause(ctx, eventDelay)
+				live.Sleep(ctx, eventDelay)
 			}
 			continue
 		}
@@ -150,7 +148,7 @@ func (w *eventWriter) deliver(ctx context.Context, n event.KubeEvent) bool {
 			return false
 		}
 		failed = failed.After(time.Now(), eventRetry, eventRetryMax)
-		pause(ctx, time.Until(failed.Next)) // the limit ends with ctx, too
+		live.Sleep(ctx, time.Until(failed.Next)) // the limit ends with ctx, too
 	}
 }
 
@@ -187,14 +185,6 @@ func (w *eventWriter) isFinal(verb string, err error) bool {
 			"give fenced the rights to create and patch events, as configs/rbac.yaml does", zap.Error(err))
 	}
 	return true
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // maxEventMessage is the longest message of an Event that the API server accepts.

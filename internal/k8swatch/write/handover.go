@@ -3,7 +3,6 @@ package write
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
@@ -289,13 +287,10 @@ func (h Handovers) annotate(ctx context.Context, o request.Object, key string) (
 		if u.GetAnnotations()[key] != "" {
 			return false, nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		err := patchMetadata(ctx, api, o.Name, map[string]any{
 			"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(),
 			"annotations": map[string]string{key: time.Now().UTC().Format(time.RFC3339)},
-		}})
-		if err == nil {
-			_, err = api.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		}
+		})
 		return err == nil, err
 	})
 }

@@ -2,7 +2,6 @@ package write
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,9 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -257,13 +254,9 @@ func (r Requests) patchFinalizers(ctx context.Context, q remediate.Request, u *u
 
 // patchMetadata merges into the metadata of a request.
 func (r Requests) patchMetadata(ctx context.Context, q remediate.Request, metadata map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	api, err := r.at(ctx, q)
 	if err != nil {
 		return err
 	}
-	api, err := r.at(ctx, q)
-	if err == nil {
-		_, err = api.Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	}
-	return err
+	return patchMetadata(ctx, api, q.Name, metadata)
 }

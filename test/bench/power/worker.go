@@ -10,12 +10,12 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/redfishsim"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // The account of every simulated BMC; it is the simulators' default.
@@ -192,17 +192,12 @@ func cpu() time.Duration {
 }
 
 // peak is the most memory that this process ever had. What getrusage(2) gives includes that of the program that started it.
-func peak() (kib int64) {
-	status, err := os.ReadFile("/proc/self/status")
+func peak() int64 {
+	bytes, err := rig.Memory(os.Getpid(), "VmHWM")
 	if err != nil {
 		panic(err) // nothing of this works without it
 	}
-	for line := range strings.Lines(string(status)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
-			break
-		}
-	}
-	return kib << 10
+	return bytes
 }
 
 // trips are what a contestant sent to a BMC.
