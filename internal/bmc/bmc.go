@@ -108,12 +108,28 @@ type Power interface {
 }
 
 // Over returns the error of a ctx whose time is over, also where no timer has noticed that yet: a process that was frozen may go on at any
-// point, and another one may own the host by then. A driver asks right before it sends a command. // I19
+// point, and another one may own the host by then. Whoever sends a command or a write asks right before. // I19
 func Over(ctx context.Context, now time.Time) error {
-	if end, ends := ctx.Deadline(); ends && ctx.Err() == nil && !now.Before(end) {
+	end, ends := ctx.Deadline()
+	moving, moves := ctx.Value(endKey{}).(func() time.Time)
+	if ctx.Err() == nil && (ends && !now.Before(end) || moves && !now.Before(moving())) {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
+}
+
+type endKey struct{}
+
+// Until returns a ctx whose time is over for Over at an end that moves while what is done goes on, and at that of ctx.
+func Until(ctx context.Context, end func() time.Time) context.Context {
+	outer, moves := ctx.Value(endKey{}).(func() time.Time)
+	return context.WithValue(ctx, endKey{}, func() time.Time {
+		at := end()
+		if moves && outer().Before(at) {
+			return outer()
+		}
+		return at
+	})
 }
 
 // Proof collects readings until they prove that a host is off. The zero value
