@@ -439,7 +439,7 @@ func TestConnectionsDeliverNothingLate(t *testing.T) {
 }
 
 // A process that was frozen between its decision and the write sends nothing: the host may be on again, and another instance may own
-// the cluster. What is repeated later anyway is sent. // I1, I19
+// the cluster, with a power lock or a request of its own. // I1, I19, I22
 func TestWriteWhoseTimeIsOverIsNotSent(t *testing.T) {
 	sent := 0
 	transport := limitedTransport{clock: &offset{}, next: roundTripper(func(*http.Request) (*http.Response, error) {
@@ -451,11 +451,15 @@ func TestWriteWhoseTimeIsOverIsNotSent(t *testing.T) {
 		return err
 	}
 	over := bmc.Until(t.Context(), func() time.Time { return time.Now().Add(-time.Second) })
-	require.ErrorIs(t, ask(Revocable(over), http.MethodDelete), context.DeadlineExceeded)
+	for _, ctx := range []context.Context{Revocable(over), over} {
+		require.ErrorIs(t, ask(ctx, http.MethodDelete), context.DeadlineExceeded)
+		require.ErrorIs(t, ask(ctx, http.MethodPatch), context.DeadlineExceeded)
+		require.ErrorIs(t, ask(ctx, http.MethodPost), context.DeadlineExceeded)
+	}
 	assert.Zero(t, sent)
-	require.NoError(t, ask(Revocable(bmc.Until(t.Context(), func() time.Time { return time.Now().Add(time.Hour) })), http.MethodDelete))
-	require.NoError(t, ask(over, http.MethodPatch))
-	require.NoError(t, ask(Revocable(over), http.MethodGet))
+	require.NoError(t, ask(bmc.Until(t.Context(), func() time.Time { return time.Now().Add(time.Hour) }), http.MethodDelete))
+	require.NoError(t, ask(t.Context(), http.MethodPatch))
+	require.NoError(t, ask(over, http.MethodGet))
 	assert.Equal(t, 3, sent)
 }
 
