@@ -111,8 +111,8 @@ type Power interface {
 // point, and another one may own the host by then. Whoever sends a command or a write asks right before. // I19
 func Over(ctx context.Context, now time.Time) error {
 	end, ends := ctx.Deadline()
-	moving, moves := ctx.Value(endKey{}).(func() time.Time)
-	if ctx.Err() == nil && (ends && !now.Before(end) || moves && !now.Before(moving())) {
+	moving, moves := ctx.Value(endKey{}).(movingEnd)
+	if ctx.Err() == nil && (ends && !now.Before(end) || moves && moving.over(now)) {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
@@ -120,16 +120,27 @@ func Over(ctx context.Context, now time.Time) error {
 
 type endKey struct{}
 
+// movingEnd is an end that moves while a ctx lasts. What outlives that ctx, as a witness does that began under it, has no such end.
+type movingEnd struct {
+	of  context.Context
+	end func() time.Time
+}
+
+func (m movingEnd) over(now time.Time) bool { return m.of.Err() == nil && !now.Before(m.end()) }
+
 // Until returns a ctx whose time is over for Over at an end that moves while what is done goes on, and at that of ctx.
 func Until(ctx context.Context, end func() time.Time) context.Context {
-	outer, moves := ctx.Value(endKey{}).(func() time.Time)
-	return context.WithValue(ctx, endKey{}, func() time.Time {
-		at := end()
-		if moves && outer().Before(at) {
-			return outer()
+	if outer, moves := ctx.Value(endKey{}).(movingEnd); moves && outer.of.Err() == nil {
+		inner := end
+		end = func() time.Time {
+			at, last := inner(), outer.end()
+			if at.Before(last) {
+				return at
+			}
+			return last
 		}
-		return at
-	})
+	}
+	return context.WithValue(ctx, endKey{}, movingEnd{ctx, end})
 }
 
 // Proof collects readings until they prove that a host is off. The zero value
