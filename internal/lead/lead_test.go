@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,16 +40,17 @@ func TestLeadershipWaitsForWhatBoundsAnAction(t *testing.T) {
 func TestBoundActionIsOverWithTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		until := began.Add(10 * time.Second)
-		claim := state.Claim{Until: func() time.Time { return until }}
+		var lasts atomic.Int64 // the claim
+		lasts.Store(int64(10 * time.Second))
+		claim := state.Claim{Until: func() time.Time { return began.Add(time.Duration(lasts.Load())) }}
 		l := newLeadership(t.Context(), claim, suspend.StayAwake(func() time.Duration { return 0 }))
 		l.Go(func(context.Context) {
-			bounded, cancel := l.bound(context.Background(), false, until)
+			bounded, cancel := l.bound(context.Background(), false, claim.Until())
 			defer cancel()
 			assert.NoError(t, bmc.Over(bounded, began.Add(10*time.Second-1)))
 			assert.ErrorIs(t, bmc.Over(bounded, began.Add(10*time.Second)), context.DeadlineExceeded)
 			assert.NoError(t, bounded.Err())
-			until = began.Add(20 * time.Second)
+			lasts.Store(int64(20 * time.Second))
 			time.Sleep(boundCheck + 1)
 			assert.NoError(t, bmc.Over(bounded, began.Add(20*time.Second-1)))
 			assert.ErrorIs(t, bmc.Over(bounded, began.Add(20*time.Second)), context.DeadlineExceeded)
