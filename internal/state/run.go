@@ -185,6 +185,9 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 	return nil
 }
 
+// maxBackups is how large the record of the backups of a run may be. Only the tests make it smaller.
+var maxBackups = MaxData
+
 // backupOverhead is more than one backup has beside its Node, and the record beside its backups, in bytes.
 const backupOverhead = 4 << 10
 
@@ -196,7 +199,7 @@ func dropInBetween(list []Backup) []Backup {
 	for _, b := range list {
 		size += base64.StdEncoding.EncodedLen(len(b.Node)) + backupOverhead
 	}
-	for size > MaxData {
+	for size > maxBackups {
 		i := slices.IndexFunc(list, func(b Backup) bool { return b.NodeUID != list[0].NodeUID })
 		if i < 0 || i == len(list)-1 {
 			break
