@@ -57,7 +57,7 @@ var table = map[string]rule{
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
 	"internal/order":      {[]string{"reason", "wire"}, nil},
 	"internal/stop":       {[]string{"bmc", "event", "order", "wire", "reason", "state", "live", "times"}, []string{"golang.org/x/sync/semaphore"}},
-	"internal/lead":       {[]string{"event", "reason", "remediate", "state", "suspend"}, []string{"golang.org/x/sync/semaphore"}},
+	"internal/lead":       {[]string{"bmc", "event", "reason", "remediate", "state", "suspend"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/hosts":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "wire", "live"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/run":        {[]string{"reason", "policy", "remediate", "bmc", "power", "state", "event", "hosts", "lead", "guard"}, nil},
 	"internal/cluster":    {[]string{"reason", "guard", "policy", "remediate", "bmc", "wire", "request", "times"}, nil},

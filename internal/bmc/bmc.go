@@ -108,12 +108,39 @@ type Power interface {
 }
 
 // Over returns the error of a ctx whose time is over, also where no timer has noticed that yet: a process that was frozen may go on at any
-// point, and another one may own the host by then. A driver asks right before it sends a command. // I19
+// point, and another one may own the host by then. Whoever sends a command or a write asks right before. // I19
 func Over(ctx context.Context, now time.Time) error {
-	if end, ends := ctx.Deadline(); ends && ctx.Err() == nil && !now.Before(end) {
+	end, ends := ctx.Deadline()
+	moving, moves := ctx.Value(endKey{}).(movingEnd)
+	if ctx.Err() == nil && (ends && !now.Before(end) || moves && moving.over(now)) {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
+}
+
+type endKey struct{}
+
+// movingEnd is an end that moves while a ctx lasts. What outlives that ctx, as a witness does that began under it, has no such end.
+type movingEnd struct {
+	of  context.Context
+	end func() time.Time
+}
+
+func (m movingEnd) over(now time.Time) bool { return m.of.Err() == nil && !now.Before(m.end()) }
+
+// Until returns a ctx whose time is over for Over at an end that moves while what is done goes on, and at that of ctx.
+func Until(ctx context.Context, end func() time.Time) context.Context {
+	if outer, moves := ctx.Value(endKey{}).(movingEnd); moves && outer.of.Err() == nil {
+		inner := end
+		end = func() time.Time {
+			at, last := inner(), outer.end()
+			if at.Before(last) {
+				return at
+			}
+			return last
+		}
+	}
+	return context.WithValue(ctx, endKey{}, movingEnd{ctx, end})
 }
 
 // Proof collects readings until they prove that a host is off. The zero value

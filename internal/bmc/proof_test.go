@@ -342,3 +342,24 @@ func TestSecretReveals(t *testing.T) {
 	assert.True(t, Secret{}.Empty())
 	assert.Empty(t, Secret{}.Reveal())
 }
+
+// The end of what is done moves with each renewal, the sooner of two counts, and none counts for what outlives it: a witness that began
+// during an action goes on to read. // I1, I19
+func TestTimeIsOverAtAnEndThatMoves(t *testing.T) {
+	claim, proof := noon.Add(10*time.Second), noon.Add(5*time.Second)
+	outer, endAction := context.WithCancel(t.Context())
+	ctx := Until(Until(outer, func() time.Time { return claim }), func() time.Time { return proof })
+	over := func(ctx context.Context, at time.Time) bool {
+		return errors.Is(Over(ctx, at), context.DeadlineExceeded)
+	}
+	assert.False(t, over(ctx, proof.Add(-1)))
+	assert.True(t, over(ctx, proof))
+	proof = noon.Add(time.Hour)
+	assert.False(t, over(ctx, claim.Add(-1)))
+	assert.True(t, over(ctx, claim))
+	witness := context.WithoutCancel(ctx)
+	assert.True(t, over(witness, claim))
+	endAction()
+	assert.NoError(t, Over(witness, claim))
+	assert.ErrorIs(t, Over(ctx, noon), context.Canceled)
+}

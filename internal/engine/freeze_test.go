@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -296,4 +297,33 @@ func stillFrozen(t *testing.T, e *engine.Engine, node string) string {
 		return ""
 	}
 	return x.Gates[i].Value
+}
+
+// frozenAct tells whether each destructive write would be over for a process that goes on some seconds after it was allowed.
+type frozenAct struct {
+	engine.Kube
+	over map[remediate.Action]error
+}
+
+func (k frozenAct) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	if a.Destructive() {
+		if err := bmc.Over(ctx, time.Now()); err != nil {
+			return err
+		}
+		k.over[a] = bmc.Over(ctx, time.Now().Add(power.ProofMaxAge))
+	}
+	return k.Kube.Act(ctx, r, a, backups, b)
+}
+
+// A process that was frozen right before a destructive write knows that the proof on which it was decided has grown old, before
+// anything has cut the write off. // I1, I19
+func TestDestructiveWriteEndsWithItsProof(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		k := frozenAct{w, map[remediate.Action]error{}}
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+		time.Sleep(30 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.Isolations())
+		assert.Equal(t, map[remediate.Action]error{remediate.IsolateNode: context.DeadlineExceeded}, k.over)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -381,12 +382,16 @@ const boundCheck = time.Second
 // bound returns a context that ends with the claim and with the cluster's Lease. Both are renewed
 // while the action is in progress, so the end moves: an agent may take longer than what is left of
 // them at any moment. If one is not renewed, the context ends at the last known end. If one is lost
-// earlier, the context ends at once. The caller runs in the leadership. // I19, I22
+// earlier, the context ends at once. bmc.Over also knows the last known end before anything has noticed it. The caller runs in the
+// leadership. // I19, I22
 func (t *Leadership) bound(ctx context.Context, destructive bool, by time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if by.IsZero() {
 		return ctx, cancel
 	}
+	var end atomic.Pointer[time.Time]
+	first := by
+	end.Store(&first)
 	t.Go(func(context.Context) {
 		defer cancel()
 		for now := time.Now(); now.Before(by); now = time.Now() {
@@ -401,11 +406,13 @@ func (t *Leadership) bound(ctx context.Context, destructive bool, by time.Time) 
 			if t.ending() { // a renewal from now on is not this instance's
 				continue
 			}
-			var why string
-			if by, why = t.until(destructive, time.Now()); why != "" {
+			next, why := t.until(destructive, time.Now())
+			if why != "" {
 				return
 			}
+			by = next
+			end.Store(&next)
 		}
 	})
-	return ctx, cancel
+	return bmc.Until(ctx, func() time.Time { return *end.Load() }), cancel
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/suspend"
 )
@@ -30,6 +32,30 @@ func TestLeadershipWaitsForWhatBoundsAnAction(t *testing.T) {
 		assert.ErrorIs(t, bounded.Err(), context.Canceled)
 		assert.False(t, time.Now().Before(until))
 		assert.False(t, l.Spawn(func(context.Context) { t.Error("something began in a leadership that is over") }))
+	})
+}
+
+// A process that was frozen past the end of its claim knows that at once, while nothing has ended what it does yet; a renewal moves the
+// end. // I19
+func TestBoundActionIsOverWithTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var lasts atomic.Int64 // the claim
+		lasts.Store(int64(10 * time.Second))
+		claim := state.Claim{Until: func() time.Time { return began.Add(time.Duration(lasts.Load())) }}
+		l := newLeadership(t.Context(), claim, suspend.StayAwake(func() time.Duration { return 0 }))
+		l.Go(func(context.Context) {
+			bounded, cancel := l.bound(context.Background(), false, claim.Until())
+			defer cancel()
+			assert.NoError(t, bmc.Over(bounded, began.Add(10*time.Second-1)))
+			assert.ErrorIs(t, bmc.Over(bounded, began.Add(10*time.Second)), context.DeadlineExceeded)
+			assert.NoError(t, bounded.Err())
+			lasts.Store(int64(20 * time.Second))
+			time.Sleep(boundCheck + 1)
+			assert.NoError(t, bmc.Over(bounded, began.Add(20*time.Second-1)))
+			assert.ErrorIs(t, bmc.Over(bounded, began.Add(20*time.Second)), context.DeadlineExceeded)
+		})
+		l.end()
 	})
 }
 

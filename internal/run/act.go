@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -329,6 +330,16 @@ func (w *worker) writeWhileAllowed(ctx context.Context, d decision) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	run, done, checked := w.run, make(chan error, 1), time.Now() // lastMoment has just checked
+	var good atomic.Pointer[time.Time]                           // for how long what is known allows the write
+	allow := func() {
+		until := checked.Add(power.ProofMaxAge)
+		if standsOnProof(run, d.action) {
+			until = w.power.session.Proof.Until()
+		}
+		good.Store(&until)
+	}
+	allow()
+	ctx = bmc.Until(ctx, func() time.Time { return *good.Load() }) // a process that was frozen checks too late
 	go func() { done <- w.r.opt.Kube.Act(ctx, run, d.action, d.backups, d.backup) }()
 	for {
 		select {
@@ -339,6 +350,7 @@ func (w *worker) writeWhileAllowed(ctx context.Context, d decision) error {
 		began := time.Now()
 		why := w.whyCutOff(ctx, d, checked)
 		if checked = began; why == "" {
+			allow()
 			continue
 		}
 		cut()

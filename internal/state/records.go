@@ -65,7 +65,8 @@ func (h Hold) Ended() time.Time {
 // one quarantine: a new one replaces the old one.
 var Holds = RecordType[Hold]{
 	Kind: KindHold, Key: Hold.Key, Version: func(h *Hold) *uint64 { return &h.Version },
-	Name: func(h Hold) string { return "the hold of " + h.Key() },
+	Name:  func(h Hold) string { return "the hold of " + h.Key() },
+	Lasts: func(h Hold) bool { return h.By != "" && h.Active(time.Now()) }, // somebody may be at the host // I23
 }
 
 // Freeze records that a host was alive while its BMC reported Off. Until a person releases

@@ -158,6 +158,13 @@ func holdBy(by string) func(state.Hold, bool) (state.Hold, bool) {
 	}
 }
 
+func releasedBy(by string) func(state.Hold, bool) (state.Hold, bool) {
+	return func(old state.Hold, known bool) (state.Hold, bool) {
+		old.ReleasedBy = by
+		return old, known
+	}
+}
+
 // An update is based on what another instance has written in the meantime, and on an earlier
 // write of this instance whose answer was lost.
 func TestTableUpdate(t *testing.T) {
@@ -181,6 +188,7 @@ func TestTableUpdate(t *testing.T) {
 	saved = must.Do(one.Update(ctx, s, "c/n", holdBy("e")))(t)
 	assert.Equal(t, "abcde", saved.Reason)
 
+	saved = must.Do(one.Update(ctx, s, "c/n", releasedBy("bea")))(t)
 	s.before = func() { require.NoError(t, one.Delete(ctx, s.Store, saved)) }
 	saved = must.Do(one.Update(ctx, s, "c/n", holdBy("f")))(t)
 	assert.Equal(t, "f", saved.Reason, "it was gone")
@@ -200,7 +208,8 @@ func TestTableUpdateOfNothing(t *testing.T) {
 func TestTableLoad(t *testing.T) {
 	s, one, two, changes := openTable(t)
 	ctx := t.Context()
-	saved := must.Do(one.Update(ctx, s, "c/n", holdBy("a")))(t)
+	must.Do(one.Update(ctx, s, "c/n", holdBy("a")))(t)
+	saved := must.Do(one.Update(ctx, s, "c/n", releasedBy("bea")))(t)
 	require.NoError(t, two.Load(ctx, s))
 	assert.Equal(t, one.All(), two.All())
 	bad := must.Do(s.Store.Put(ctx, state.Record{Kind: state.KindHold, Key: "c/bad", Data: []byte("{}")}))(t)
@@ -212,10 +221,10 @@ func TestTableLoad(t *testing.T) {
 	require.NoError(t, s.Store.Delete(ctx, state.KindHold, "c/bad", bad))
 	require.NoError(t, one.Load(ctx, s))
 	assert.Empty(t, one.All())
-	assert.Equal(t, []string{"n by a", "n by a"}, *changes, "it came, and went")
+	assert.Equal(t, []string{"n by a", "n by a", "n by a"}, *changes, "it came, was released, and went")
 }
 
-// A freeze and a pause last although the store lacks them: keys were deleted, or an older
+// A freeze, a pause and a hold that is in force last although the store lacks them: keys were deleted, or an older
 // backup was restored. A later change stores them anew. // I5, I23
 func TestTableKeepsWhatLasts(t *testing.T) {
 	s, _, _, _ := openTable(t)
@@ -228,6 +237,17 @@ func TestTableKeepsWhatLasts(t *testing.T) {
 	paused := must.Do(clusters.Update(ctx, s, "c", func(state.Cluster, bool) (state.Cluster, bool) {
 		return state.Cluster{Name: "c", Paused: true, PausedBy: "ada"}, true
 	}))(t)
+	holds := state.NewTable(state.Holds, func(state.Hold) {})
+	held := must.Do(holds.Update(ctx, s, "c/n", holdBy("ada")))(t)
+	require.NoError(t, s.Store.Delete(ctx, state.KindHold, "c/n", held.Version))
+	require.NoError(t, holds.Load(ctx, s))
+	assert.Equal(t, []state.Hold{held}, holds.All())
+	held = must.Do(holds.Update(ctx, s, "c/n", releasedBy("ada")))(t)
+	assert.Equal(t, "ada", held.Reason)
+	require.NoError(t, s.Store.Delete(ctx, state.KindHold, "c/n", held.Version))
+	require.NoError(t, holds.Load(ctx, s))
+	assert.Empty(t, holds.All(), "a released one is forgotten")
+
 	require.NoError(t, s.Store.Delete(ctx, state.KindFreeze, "r1", frozen.Version))
 	require.NoError(t, s.Store.Delete(ctx, state.KindCluster, "c", paused.Version))
 	require.NoError(t, freezes.Load(ctx, s))

@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,6 +172,7 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 		found = found || old.NodeUID == b.NodeUID
 		return again
 	}), b)
+	n.list = dropInBetween(n.list)
 	if _, err := backupRecord.Save(ctx, s, n); err != nil {
 		return err
 	}
@@ -181,6 +183,31 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 		return failed(errors.New("the record read back differs from the record written"))
 	}
 	return nil
+}
+
+// maxBackups is how large the record of the backups of a run may be. Only the tests make it smaller.
+var maxBackups = MaxData
+
+// backupOverhead is more than one backup has beside its Node, and the record beside its backups, in bytes.
+const backupOverhead = 4 << 10
+
+// dropInBetween returns the backups without the oldest of those Nodes that are neither the one that the run found nor the newest, as far
+// as the record would be too large: a run may try again for weeks and find another Node each time, and one that cannot be saved is never
+// isolated. // I21, L5
+func dropInBetween(list []Backup) []Backup {
+	size := backupOverhead
+	for _, b := range list {
+		size += base64.StdEncoding.EncodedLen(len(b.Node)) + backupOverhead
+	}
+	for size > maxBackups {
+		i := slices.IndexFunc(list, func(b Backup) bool { return b.NodeUID != list[0].NodeUID })
+		if i < 0 || i == len(list)-1 {
+			break
+		}
+		size -= base64.StdEncoding.EncodedLen(len(list[i].Node)) + backupOverhead
+		list = slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 // Backups returns the Nodes saved for a run, oldest first. A run without backups is no

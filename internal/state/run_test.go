@@ -233,6 +233,23 @@ func TestBackupsOfTheLargestNodeInEachAttempt(t *testing.T) {
 	}
 }
 
+// A run that waits and tries again for weeks finds another Node each time, and can still save each: of those in between the oldest go, once
+// the record would be too large. The Node that the run found stays, and the one that is deleted next. // I21, L5
+func TestBackupsOfARunThatGoesOnForWeeksFit(t *testing.T) {
+	require.Equal(t, state.MaxData, state.SetMaxBackups(64<<10))
+	defer state.SetMaxBackups(state.MaxData)
+	s, ctx := openStore(t), t.Context()
+	node := fmt.Sprintf(`{"metadata":{"annotations":{"a":%q}}}`, strings.Repeat("x", 10<<10))
+	for i := range 8 {
+		require.NoError(t, state.SaveBackup(ctx, s, backup("r1", fmt.Sprint("uid-", i/2), fmt.Sprint(i), node, noon)))
+	}
+	var versions []string
+	for _, b := range must.Do(state.Backups(ctx, s, "r1"))(t) {
+		versions = append(versions, b.ResourceVersion)
+	}
+	require.Equal(t, []string{"0", "1", "7"}, versions)
+}
+
 // corruptingStore stores another backup than it was given, as a failing disk may.
 type corruptingStore struct{ state.Store }
 

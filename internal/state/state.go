@@ -39,8 +39,8 @@ func Kinds() []Kind { return slices.Clone(kinds) }
 // record, as a hold, would act on such hosts, so an engine refuses a store with a larger schema (ErrFuture). // I20
 const Schema = 3
 
-// Limits of a record, in bytes. An object of Kubernetes is at most 1.5 MiB in etcd. A run
-// makes up to three attempts, and each saves a different Node twice, in base64: that fits.
+// Limits of a record, in bytes. An object of Kubernetes is at most 1.5 MiB in etcd. Three
+// attempts of a run, each of which saves a different Node twice, fit in base64. Of a run that goes on after that, see dropInBetween.
 const (
 	MaxKey  = 512
 	MaxData = 16 << 20

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // The largest answers that are read. A page of 500 Nodes has less than 10 MB, and
@@ -36,8 +38,16 @@ type limitedTransport struct {
 
 func (g limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	revoke := func() {}
-	if r.Method != http.MethodGet && r.Context().Value(revocableKey{}) != nil {
-		r, revoke = revocable(r)
+	if r.Method != http.MethodGet {
+		if err := bmc.Over(r.Context(), time.Now()); err != nil { // the process may have been frozen since it was decided // I1, I19, I22
+			if r.Body != nil {
+				_ = r.Body.Close() // as each RoundTripper must
+			}
+			return nil, err
+		}
+		if r.Context().Value(revocableKey{}) != nil {
+			r, revoke = revocable(r)
+		}
 	}
 	sent := time.Now()
 	resp, err := g.next.RoundTrip(r)

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/wall"
@@ -436,3 +437,32 @@ func TestConnectionsDeliverNothingLate(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("clusters: [{name: c, cluster: {server: https://192.0.2.1}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"), 0o600))
 	assert.NotNil(t, must.Do(load(path))(t).Dial, "the clients do not use it")
 }
+
+// A process that was frozen between its decision and the write sends nothing: the host may be on again, and another instance may own
+// the cluster, with a power lock or a request of its own. // I1, I19, I22
+func TestWriteWhoseTimeIsOverIsNotSent(t *testing.T) {
+	sent := 0
+	transport := limitedTransport{clock: &offset{}, next: roundTripper(func(*http.Request) (*http.Response, error) {
+		sent++
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})}
+	ask := func(ctx context.Context, method string) error {
+		_, err := transport.RoundTrip(must.Do(http.NewRequestWithContext(ctx, method, "https://192.0.2.1/api/v1/nodes/n-1", nil))(t))
+		return err
+	}
+	over := bmc.Until(t.Context(), func() time.Time { return time.Now().Add(-time.Second) })
+	for _, ctx := range []context.Context{Revocable(over), over} {
+		require.ErrorIs(t, ask(ctx, http.MethodDelete), context.DeadlineExceeded)
+		require.ErrorIs(t, ask(ctx, http.MethodPatch), context.DeadlineExceeded)
+		require.ErrorIs(t, ask(ctx, http.MethodPost), context.DeadlineExceeded)
+	}
+	assert.Zero(t, sent)
+	require.NoError(t, ask(bmc.Until(t.Context(), func() time.Time { return time.Now().Add(time.Hour) }), http.MethodDelete))
+	require.NoError(t, ask(t.Context(), http.MethodPatch))
+	require.NoError(t, ask(over, http.MethodGet))
+	assert.Equal(t, 3, sent)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

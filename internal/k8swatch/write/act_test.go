@@ -24,10 +24,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
@@ -406,4 +408,24 @@ func (c watchedConn) note(err error) {
 	case c.ended <- err:
 	default:
 	}
+}
+
+// A request for another remediator is not made by a process that was frozen meanwhile: whoever leads the cluster now may have found that it
+// was never made, and act itself. // I19, I22
+func TestRequestWhoseTimeIsOverIsNotMade(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int32
+	c := runsAt(t, func(w http.ResponseWriter, _ *http.Request) {
+		sent.Add(1)
+		k8stest.Status(w, http.StatusForbidden, "Forbidden", "n")
+	})
+	d := prepared{&unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Repair", "metadata": map[string]any{"name": "n", "annotations": map[string]any{}}}},
+		c.servers.Work.API().Dynamic.Resource(schema.GroupVersionResource{Group: "x.io", Version: "v1", Resource: "repairs"}).Namespace("ns")}
+	over := bmc.Until(t.Context(), func() time.Time { return time.Now().Add(-time.Second) })
+	_, err := d.create(over, request.Object{Kind: "Repair", Name: "n", Mark: "s/c/r"}, "check")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, sent.Load())
+	_, err = d.create(t.Context(), request.Object{Kind: "Repair", Name: "n", Mark: "s/c/r"}, "check")
+	require.ErrorIs(t, err, request.ErrNotMade)
+	require.EqualValues(t, 1, sent.Load())
 }
