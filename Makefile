@@ -27,7 +27,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build programs test test-programs test-watch test-race test-package test-shipped test-engine test-virtual test-search test-sim test-heavy test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
+.PHONY: help build programs test test-programs test-race test-package test-shipped test-engine test-sim test-alone test-systemd cover lint vuln vuln-if-reachable soak race laws once courses fuzz sim load drill bench bench-clusters bench-scale notices demo shots bundle rpm deb image release install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -58,7 +58,6 @@ NAMED = ^($$(paste -sd'|' $(RACED)))\$$
 PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
 # Whose tests have one goroutine, or another one that only waits for an answer; the tests of the engine and of api share timeline among several:
 PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fenced-login
-SEARCHES := ./internal/remediate ./internal/policy
 HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
@@ -71,16 +70,13 @@ NICE := GOGC=200 nice
 TESTFLAGS := -vet=off -count=1 -timeout 40m $(FLAGS) -ldflags='-s -w'
 test: export FENCED_PROGRAMS := $(CURDIR)/bin/test
 test: controlplane programs ## run every test, with the race detector where anything can race; every seed is fixed
-	$(MAKE) --no-print-directory -j10 test-programs test-watch test-race test-package test-engine test-virtual test-search test-sim test-heavy test-alone
+	$(MAKE) --no-print-directory -j6 test-programs test-race test-package test-engine test-sim test-alone
 
 test-programs:
 	$(STATIC) $(GO) test $(TESTFLAGS) -p 2 $(PROGRAMS)
 
-test-watch:
-	$(GO) test $(TESTFLAGS) -race -skip '$(HEAVY)' ./internal/k8swatch
-
 test-race:
-	SIM_SEEDS=1 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(HEAVY)|$(LOOKS)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine ./internal/k8swatch))
+	SIM_SEEDS=1 $(GO) test $(TESTFLAGS) -race -p 2 -skip '^TestAuditsNoticeMutants$$|$(HEAVY)|$(LOOKS)' ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PLAIN) $(HARNESS) ./packaging ./internal/engine))
 
 test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 	$(STATIC) $(GO) -C packaging/tools test -vet=off -count=1 $(FLAGS) ./...
@@ -90,22 +86,15 @@ test-package: # of the RPM that FENCED_RPM names, or else of one that it builds
 # In virtual time one goroutine waits for the other, and on two processors each wakes the other one: engine and simulation have one. The other parts fill the second.
 test-engine:
 	$(NICE) $(GO) test $(TESTFLAGS) -race -run "$(NAMED)" ./internal/engine
-
-test-virtual:
 	$(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) -skip "$(NAMED)" ./internal/engine
 
-test-sim:
-	SIM_FIRST=2 SIM_SEEDS=19 $(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) ./test/sim
-
-test-heavy:
-	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 -run "$(HEAVY)" $(HEAVYIN)
-
-test-search: # what takes minutes of a processor begins at once, and not before or after the many that take seconds
-	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 $(SEARCHES)
-
 test-alone:
-	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 $(filter-out $(SEARCHES),$(PLAIN)) $(HARNESS)
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 $(PLAIN) $(HARNESS)
 	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -run "$(LOOKS)" ./cmd/fencectl
+
+test-sim: # a part of its own, because it takes long
+	SIM_FIRST=2 SIM_SEEDS=19 $(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) ./test/sim
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 -run "$(HEAVY)" $(HEAVYIN)
 
 # The RPM is built first; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -231,12 +220,12 @@ release: ## all files of a release in dist/release: packages, images, tarballs, 
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
-# The RPM is built beside the other parts, which need nothing of it but for its own tests. It is compressed less than the one that make rpm ships, which takes 20 s of a
+# The RPM is built beside the other parts, which need nothing of it but for its own tests; those wait the longest, so it comes first. It is compressed less than the one that make rpm ships, which takes 20 s of a
 # processor longer; make soak builds that one, twice.
 ci: export FENCED_PROGRAMS := $(CURDIR)/bin/test
 ci: deps controlplane programs ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
 	RPM_PAYLOAD=w1.zstdio FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm \
-	  $(MAKE) --no-print-directory -j13 test-programs test-watch test-race test-shipped test-engine test-virtual test-search test-sim test-heavy test-alone lint build vuln-if-reachable
+	  $(MAKE) --no-print-directory -j7 test-shipped test-programs test-race test-engine test-sim test-alone lint build vuln-if-reachable
 
 test-shipped: rpm
 	$(MAKE) --no-print-directory test-package
