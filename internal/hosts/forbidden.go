@@ -416,6 +416,9 @@ func (o *ownHost) isUUID(uuid string) string {
 	return ""
 }
 
+// maxOwnNodes is how many Nodes may say that they are this host: it has one, or a few after reinstallations. Those seen first stay.
+const maxOwnNodes = 100
+
 // note records what a Node says about this host.
 func (o *ownHost) note(name string, n *policy.Node) {
 	if !bmc.UsableUUID(n.SystemUUID) {
@@ -427,7 +430,7 @@ func (o *ownHost) note(name string, n *policy.Node) {
 	switch known, found := o.nodes[name]; {
 	case is && o.nodes == nil:
 		o.nodes = map[string]string{name: n.SystemUUID}
-	case is:
+	case is && (found || len(o.nodes) < maxOwnNodes):
 		o.nodes[name] = n.SystemUUID
 	case found && o.isAnother(n, known):
 		delete(o.nodes, name)

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/law"
@@ -271,6 +272,21 @@ func TestNamesThatComeAndGoAreForgotten(t *testing.T) {
 		require.Less(t, len(secrets.byKey), many/2)
 		require.NotEmpty(t, o.isEntry("c/n"))
 	})
+}
+
+// Nodes that claim to be this host are counted for good, and whoever makes Nodes may make any number: only so many are believed. // I13
+func TestNodesThatClaimToBeTheOwnHostAreBounded(t *testing.T) {
+	o := &ownHost{Own: Own{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}
+	node := func(i int) *policy.Node {
+		return &policy.Node{Addresses: []string{"192.0.2.1"}, SystemUUID: fmt.Sprintf("4c4c4544-0000-4000-8000-%012d", i)}
+	}
+	for i := range 3 * maxOwnNodes {
+		o.note(fmt.Sprint("c/n-", i), node(i))
+	}
+	require.Len(t, o.nodes, maxOwnNodes)
+	require.True(t, o.hasSeen(node(0).SystemUUID), "the first ones stay")
+	o.note("c/n-0", node(7_000_000))
+	require.True(t, o.hasSeen(node(7_000_000).SystemUUID), "one that is known may say something else")
 }
 
 type noSecrets struct{}
