@@ -38,7 +38,7 @@ var table = map[string]rule{
 	"internal/policy":     {[]string{"reason", "bmc", "times", "typo"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc", "reason", "times"}, nil},
 	"internal/bmc":        {nil, nil},
-	"internal/power":      {[]string{"bmc", "state", "times"}, nil},
+	"internal/power":      {[]string{"bmc", "live", "state", "times"}, nil},
 	"internal/request":    {[]string{"reason", "policy", "remediate"}, nil},
 	"internal/escalate":   {[]string{"admit", "bmc", "cluster", "event", "live", "order", "wire", "policy", "reason", "remediate", "request", "run", "state", "times"}, []string{"golang.org/x/sync/"}},
 	"internal/manifest":   {[]string{"policy", "typo"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
@@ -68,7 +68,7 @@ var table = map[string]rule{
 	"internal/logging":    {[]string{"wire"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/timeline":   {[]string{"wire", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
-	"internal/page":       {[]string{"api", "audit", "wire", "reason", "remediate"}, []string{"k8s.io/apimachinery/pkg/util/duration", "golang.org/x/net/netutil"}},
+	"internal/page":       {[]string{"api", "audit", "live", "wire", "reason", "remediate"}, []string{"k8s.io/apimachinery/pkg/util/duration", "golang.org/x/net/netutil"}},
 	"internal/history":    {[]string{"audit", "event", "reason", "remediate", "sweep", "times", "wire"}, nil},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
 	"internal/support":    {[]string{"api", "wire", "audit", "bmc", "config"}, nil},
@@ -85,7 +85,7 @@ var table = map[string]rule{
 	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "live", "times"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
-	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},
+	"internal/state/etcdstore": {[]string{"live", "state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -96,23 +97,11 @@ func (h *hub) listen(ctx context.Context) {
 			h.wakeUp()
 		}
 		h.wakeUp() // the stream broke: is the daemon there?
-		pause(ctx, again)
+		live.Sleep(ctx, again)
 	}
 }
 
-func (h *hub) wakeUp() {
-	select {
-	case h.wake <- struct{}{}:
-	default: // one is pending
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
+func (h *hub) wakeUp() { live.Signal(h.wake) }
 
 // run keeps what somebody looks at up to date.
 func (h *hub) run(ctx context.Context) {
@@ -126,7 +115,7 @@ func (h *hub) run(ctx context.Context) {
 		for _, p := range h.watched() {
 			_, _ = h.look(ctx, p) // what went wrong stands in the page
 		}
-		pause(ctx, h.rest())
+		live.Sleep(ctx, h.rest())
 	}
 }
 

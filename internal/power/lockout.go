@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/times"
 )
@@ -157,10 +158,10 @@ func (a *accounts) record(d bmc.Device, err error, reading, check bool) {
 	list = append(list, r)
 	if newest := &list[len(list)-1]; check {
 		newest.check = r.check.After(now, AccountPause, checkPauseMax)
-		signal(a.checked)
+		live.Signal(a.checked)
 	} else {
 		newest.until = now.Add(AccountPause)
-		signal(a.news)
+		live.Signal(a.news)
 	}
 	a.refused[at] = list[max(0, len(list)-passwordsKept):]
 }
@@ -216,12 +217,12 @@ func (a *accounts) accepted(d bmc.Device) {
 	at := account{service: d.Service(), user: d.Username}
 	if i := indexOf(a.refused[at], at, d.Password); i >= 0 {
 		a.refused[at] = slices.Delete(a.refused[at], i, i+1)
-		signal(a.checked)
+		live.Signal(a.checked)
 	}
 	at.part = d.Key()
 	if i := indexOf(a.refused[at], at, d.Password); i >= 0 {
 		a.refused[at][i].check, a.refused[at][i].reading = times.Backoff{}, false
-		signal(a.checked)
+		live.Signal(a.checked)
 	}
 }
 
@@ -236,7 +237,7 @@ func (a *accounts) forget(h bmc.Host) {
 		}
 	}
 	if len(a.refused) != before {
-		signal(a.news)
+		live.Signal(a.news)
 	}
 }
 
@@ -371,14 +372,6 @@ func (a *accounts) list(now time.Time) (list []state.RefusedAccount) {
 	return list[:min(len(list), accountsStored)]
 }
 
-// signal wakes run: there is something to store.
-func signal(news chan struct{}) {
-	select {
-	case news <- struct{}{}:
-	default:
-	}
-}
-
 // run is LockOut.Run.
 func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) error {
 	kept, last := a.kept, time.Time{}
@@ -409,7 +402,7 @@ func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) er
 		if saved(err); err == nil {
 			continue
 		}
-		signal(a.news)
+		live.Signal(a.news)
 		select {
 		case <-ctx.Done():
 		case <-time.After(storeRetry):

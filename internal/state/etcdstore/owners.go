@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/suspend"
 )
@@ -281,7 +282,7 @@ func (i *instance) Add(cluster string) {
 	i.configured.mu.Lock()
 	i.configured.list = append(i.configured.list, &configuredCluster{name: cluster})
 	i.configured.mu.Unlock()
-	signal(i.changed)
+	live.Signal(i.changed)
 }
 
 // Remove implements state.Owners. The claim ends at once, whatever the store does. Another instance
@@ -295,7 +296,7 @@ func (i *instance) Remove(cluster string) {
 		one.stop()
 		<-one.done
 	}
-	signal(i.changed)
+	live.Signal(i.changed)
 }
 
 // StepAside implements state.Owners. The key of an instance does not name the clusters that the
@@ -306,7 +307,7 @@ func (i *instance) StepAside(cluster string, aside bool) bool {
 	defer i.mu.Unlock()
 	if i.aside[cluster] != aside {
 		i.aside[cluster] = aside
-		signal(i.changed)
+		live.Signal(i.changed)
 	}
 	return true
 }

@@ -16,6 +16,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -214,7 +215,7 @@ func (o *ownership) startCallback(ctx context.Context, cluster string, epoch int
 	if !o.configured.beginCallback(cluster, stop, c.done) { // removed meanwhile: the next sync releases it
 		stop()
 		close(c.done)
-		signal(o.wake)
+		live.Signal(o.wake)
 		return
 	}
 	o.recordOwnership(cluster, epoch)
@@ -223,7 +224,7 @@ func (o *ownership) startCallback(ctx context.Context, cluster string, epoch int
 			o.store.uncertain.forgetToken(token)
 			stop()
 			close(c.done)
-			signal(o.wake)
+			live.Signal(o.wake)
 		}()
 		select {
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -74,7 +75,7 @@ func (s *store) watch(ctx context.Context, prefix string, relevant func(*clientv
 		for ctx.Err() == nil {
 			s.watchOnce(ctx, prefix, relevant, changed)
 			relevant(nil)
-			signal(changed)
+			live.Signal(changed)
 			select {
 			case <-ctx.Done():
 			case <-s.client.Ctx().Done():
@@ -97,23 +98,15 @@ func (s *store) watchOnce(ctx context.Context, prefix string, relevant func(*cli
 		}
 		if resp.Created { // from here on no change is missed
 			relevant(nil)
-			signal(changed)
+			live.Signal(changed)
 		}
 		some := false
 		for _, e := range resp.Events {
 			some = relevant(e) || some
 		}
 		if some {
-			signal(changed)
+			live.Signal(changed)
 		}
-	}
-}
-
-// signal puts a value on the channel, unless there is one.
-func signal(changed chan<- struct{}) {
-	select {
-	case changed <- struct{}{}:
-	default:
 	}
 }
 
@@ -152,7 +145,7 @@ func (w *watchers) signalUncertain() {
 	w.uncertainUntil = time.Now().Add(uncertainFor)
 	w.changes.all()
 	for changed := range w.channels {
-		signal(changed)
+		live.Signal(changed)
 	}
 }
 
