@@ -1,11 +1,15 @@
 package bmclib
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -354,4 +358,24 @@ func TestForeign(t *testing.T) {
 		u := must.Do(url.Parse(address))(t)
 		assert.Equal(t, ok, g.checkURL(u) == nil, address)
 	}
+}
+
+// A BMC that ends each connection without a word may do that while the login is on its way,
+// and a login is not repeated: it may have opened a session.
+func TestLoginGetsAConnectionOfItsOwn(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	type asked struct{}
+	second := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(asked{}).(*atomic.Int32).Add(1) > 1 {
+			panic(http.ErrAbortHandler) // ends the connection without an answer
+		}
+		sim.ServeHTTP(w, r)
+	}))
+	second.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, asked{}, new(atomic.Int32))
+	}
+	second.Start()
+	t.Cleanup(second.Close)
+	d.Endpoint = must.Do(bmc.ParseEndpoint("redfish+" + second.URL + "/redfish/v1/Systems/1"))(t)
+	assert.Equal(t, bmc.On, bmctest.Read(t, open(t, d)).State)
 }

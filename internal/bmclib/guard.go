@@ -225,8 +225,10 @@ func isLogin(req *http.Request) bool {
 }
 
 // login sends req beyond the end of ctx: a session that nobody ends would use one
-// of the BMC's few sessions.
+// of the BMC's few sessions. It uses a new connection: the BMC may be ending the
+// last one, and a login, which may open a session, is not repeated.
 func (g *guard) login(ctx context.Context, req *http.Request) (*http.Response, error) {
+	g.transport.CloseIdleConnections()
 	type answer struct {
 		resp *http.Response
 		err  error
