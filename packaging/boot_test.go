@@ -303,6 +303,7 @@ StandardError=file:/share/complained
 // under a real systemd, that switches hosts through each kind of driver:
 // ipmitool, Python with its own HTTP, and agents that talk on a terminal.
 func TestUnitLetsEveryDriverWork(t *testing.T) {
+	t.Parallel()
 	needBoot(t)
 	need(t, "ipmitool", "ipmitool")
 	need(t, "ipmi_sim", "openipmi")
@@ -372,6 +373,7 @@ func TestSocketUnitIsWhereFencectlLooks(t *testing.T) {
 // TestViewersReadNoPassword: who may look connects to the socket and reads nothing that the
 // daemon does, takes no connection of an admin, and an installation whose viewers were in the daemon's own group goes on.
 func TestViewersReadNoPassword(t *testing.T) {
+	t.Parallel()
 	need(t, "python3", "python3")
 	dir := shareInstalled(t, "viewers.sh")
 	sh(t, `rpm -qp --qf '%{PREIN}' "$2" >"$1/../prein"; printf 'u vera 4005\nm vera fenced-view\nu nina 4006\nu otto 4007\n' >"$1/usr/lib/sysusers.d/people.conf"`, filepath.Join(dir, "tree"), rpmFile(t))

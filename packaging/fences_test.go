@@ -225,6 +225,7 @@ func TestInstalledDaemonWhoseLoopHangs(t *testing.T) {
 // the new daemon ends the same run. The downgrade meets a state of a newer schema: the old
 // daemon refuses it and leaves it as it is.
 func TestLifeOfThePackage(t *testing.T) {
+	t.Parallel()
 	needBoot(t)
 	need(t, "dnf", "dnf")
 	need(t, "createrepo_c", "createrepo-c")

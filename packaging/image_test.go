@@ -43,6 +43,7 @@ exec setpriv --no-new-privs chroot --userspec=65532:65532 --groups= "$root" "$@"
 
 // TestImageFences: the daemon in the file system of the image fences a hung node of a real control plane over IPMI.
 func TestImageFences(t *testing.T) {
+	t.Parallel()
 	needBoot(t)
 	dir, root := t.TempDir(), filepath.Join(imageBundle(t), "rootfs")
 	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/tree/etc/fenced/hosts.d" "$1/tree/etc/fenced/credentials" "$1/state" "$1/run"`, dir)

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	revisionBefore = string(text)
-	pace.Together(6) // the parallel tests boot a systemd, and mostly wait
+	pace.Together(6) // those that take long boot a systemd, and mostly wait
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)

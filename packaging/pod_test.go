@@ -51,6 +51,7 @@ func TestPodOfTheChartRuns(t *testing.T) {
 		podRuns(t, dir)
 		return
 	}
+	t.Parallel()
 	bundle := imageBundle(t)
 	need(t, "crun", "crun")
 	need(t, "curl", "curl")

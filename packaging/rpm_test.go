@@ -501,6 +501,7 @@ const debOnly = `
 
 // TestDebHoldsWhatTheRPMHolds: the same files with the same modes. They are root's; postinst gives them to whom the RPM gives them.
 func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
+	t.Parallel()
 	deb := debFile(t)
 	var want, chowned []string
 	above := map[string]bool{"/": true}
@@ -542,6 +543,7 @@ func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
 
 // TestLintian: what lintian says of the package, but for what its committed overrides explain.
 func TestLintian(t *testing.T) {
+	t.Parallel()
 	deb := debFile(t)
 	need(t, "lintian", "lintian")
 	// The tests' package is not compressed.
@@ -559,16 +561,21 @@ func TestDebScriptsStartNothing(t *testing.T) {
 }
 
 // TestLifeOfTheDeb lets dpkg install, upgrade, remove and purge it under a real systemd: that of this machine, in CI Debian 12.
-func TestLifeOfTheDeb(t *testing.T) { lifeOfTheDeb(t) }
+func TestLifeOfTheDeb(t *testing.T) {
+	t.Parallel()
+	lifeOfTheDeb(t)
+}
 
 // TestLifeOfTheDebUnderNewerSystemd does it with the dpkg and the systemd of Debian 13.
 func TestLifeOfTheDebUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
 	needBoot(t)
 	lifeOfTheDeb(t, newerTree(t))
 }
 
 // TestLifeOfTheDebOnBookworm does it with nothing but what Debian 12 has in a small installation, whatever this machine is.
 func TestLifeOfTheDebOnBookworm(t *testing.T) {
+	t.Parallel()
 	dice.OnlyInSoak(t) // on Debian 12 TestLifeOfTheDeb is nearly the same
 	needBoot(t)
 	lifeOfTheDeb(t, treeOf+strings.TrimSpace(output(t, "testdata/tree.sh", "bookworm")))
