@@ -50,6 +50,9 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditStop(r)
 	}
+	if known && old.Step.Idle() && r.Step == remediate.PowerOn {
+		w.ledger.broughtBack[r.ID] = time.Now()
+	}
 	switch {
 	case !known || r.Step != remediate.PowerOff:
 	case old.Step == remediate.Waiting:
@@ -182,6 +185,9 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 		}
 		if o.Step.Idle() || o.Step == remediate.RestoreNode {
 			continue
+		}
+		if time.Since(w.ledger.broughtBack[o.ID]) <= time.Second+requestTimeout {
+			continue // a person may bring a host back beside any number, also after a run has got its place and before it is stored
 		}
 		inFlight++
 		if o.Step == remediate.AwaitNode { // its host is on: it no longer uses a slot of the zone

@@ -33,15 +33,17 @@ type ledger struct {
 	cases    map[caseKey]bool     // that stand
 	readBack map[readBackKey]bool // on record
 	answered map[string]time.Time // by UID: when a run had carried a request out
-	asked    map[string]askedRecord
-	old      map[string]time.Time // runs that had ended when an old backup of the store made them open again
-	lost     time.Time            // when the store last became an old one
-	misdated map[string]bool      // runs that a fenced with a wrong clock has saved: with all their times wrong, as it sees them
-	lies     map[string]time.Time // by Node: when a BMC last read Off while its host was on
-	starts   []tried
-	forged   map[string]bool           // by Node: a run that isolated it ended while it told the UUID of another machine, which was forged
-	said     map[string]saidAt         // by UID of a request: the last Processing=False in its status
-	told     map[recordedKey]time.Time // by Node: the last entry of an audit log about a request to another remediator
+	// broughtBack is, by run, when a person's order made a Held or Waiting run power its host on.
+	broughtBack map[string]time.Time
+	asked       map[string]askedRecord
+	old         map[string]time.Time // runs that had ended when an old backup of the store made them open again
+	lost        time.Time            // when the store last became an old one
+	misdated    map[string]bool      // runs that a fenced with a wrong clock has saved: with all their times wrong, as it sees them
+	lies        map[string]time.Time // by Node: when a BMC last read Off while its host was on
+	starts      []tried
+	forged      map[string]bool           // by Node: a run that isolated it ended while it told the UUID of another machine, which was forged
+	said        map[string]saidAt         // by UID of a request: the last Processing=False in its status
+	told        map[recordedKey]time.Time // by Node: the last entry of an audit log about a request to another remediator
 }
 
 // attemptKey is one power cycle of a run.
@@ -103,7 +105,7 @@ func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
-		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{}, readBack: map[readBackKey]bool{},
+		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{}, broughtBack: map[string]time.Time{}, readBack: map[readBackKey]bool{},
 		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}, forged: map[string]bool{}, misdated: map[string]bool{}}
 }
 
