@@ -2,6 +2,7 @@ package remediate
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -311,11 +312,19 @@ func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 		at(24 * time.Hour)
 		assert.Equal(t, Waiting, r.Step, name)
 
-		closed, _, _ := Next(func(r Run) Run {
-			r.Abort = &Order{Actor: "uid 0", Reason: "that site is gone", At: now, AsIs: true}
-			return r
-		}(r), s, now)
-		assert.Equal(t, []any{Aborted, reason.ClosedAsIs}, []any{closed.Step, closed.Reason}, name)
+		for _, bmh := range []string{"", "ns/h"} {
+			gone, s := r, s
+			gone.Abort = &Order{Actor: "uid 0", Reason: "that site is gone", At: now, AsIs: true}
+			if gone.Target.BareMetalHost = bmh; bmh != "" {
+				s.PowerLock = CannotTell
+			}
+			closed, a, _ := Next(gone, s, now)
+			assert.Equal(t, []any{Aborted, reason.ClosedAsIs, Nothing}, []any{closed.Step, closed.Reason, a}, "%s %s", name, bmh)
+			assert.Equal(t, bmh != "", strings.Contains(closed.Note, "may still carry the power lock"), closed.Note)
+			gone.APILost = now.Add(-time.Minute)
+			closed, a, _ = Next(gone, s, now)
+			assert.Equal(t, []any{bmh == "", Nothing}, []any{closed.Step == Aborted, a}, "%s %s: it may be a short outage", name, bmh)
+		}
 
 		c.returns(&s)
 		if s.API == APIReachable {
