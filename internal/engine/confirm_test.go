@@ -284,6 +284,14 @@ func (unsureOutlet) Read(context.Context) (bmc.Reading, error) {
 	return bmc.Reading{Raw: "null", At: time.Now(), Session: 1}, nil
 }
 
+// slowOutlet is one that takes so long for that that a BMC which takes 8 s answers between two looks.
+type slowOutlet struct{ unsureOutlet }
+
+func (o slowOutlet) Read(ctx context.Context) (bmc.Reading, error) {
+	time.Sleep(400 * time.Millisecond)
+	return o.unsureOutlet.Read(ctx)
+}
+
 // One On counts also beside a level that answers and reads Unknown, whether a witness read it or the last question before
 // the isolation. // I26
 func TestOneOnReadingCountsBesideALevelThatReadsUnknown(t *testing.T) {
@@ -492,12 +500,14 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 	for name, c := range map[string]struct {
 		after    time.Duration // the confirmation
+		took     time.Duration
 		identity guard.IdentityVerdict
 		reason   reason.Code
 	}{
-		"while it counts":    {5 * time.Second, guard.IdentityMatches, reason.ConfirmedOffContradicted},
-		"before":             {-time.Second, guard.IdentityMatches, reason.ConfirmedOff},
-		"of another machine": {5 * time.Second, guard.IdentityDiffers, reason.ConfirmedOff},
+		"while it counts":    {5 * time.Second, time.Second, guard.IdentityMatches, reason.ConfirmedOffContradicted},
+		"before":             {-time.Second, time.Second, guard.IdentityMatches, reason.ConfirmedOff},
+		"begun before":       {5 * time.Second, 6 * time.Second, guard.IdentityMatches, reason.ConfirmedOff},
+		"of another machine": {5 * time.Second, time.Second, guard.IdentityDiffers, reason.ConfirmedOff},
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			var read atomic.Pointer[time.Time]
@@ -506,7 +516,7 @@ func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) {
 				o.LastChecks = func(string, string) []hosts.LastCheck {
 					if at := read.Load(); at != nil {
-						return []hosts.LastCheck{{At: *at, Power: bmc.On, Identity: c.identity}}
+						return []hosts.LastCheck{{At: *at, Took: c.took, Power: bmc.On, Identity: c.identity}}
 					}
 					return nil
 				}
@@ -614,7 +624,7 @@ func (k *hungLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) 
 // A daemon that stops, or is killed seconds later, right after it has read On has that on the record: the next look may take longer, and
 // the next process does not see it. // I26
 func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
-	for _, read := range []string{"in a look", "in a look at its own level", "in the last question"} {
+	for _, read := range []string{"in a look", "in a look at its own level", "between two looks", "in the last question"} {
 		scene(t, read, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
 			var answers atomic.Bool
@@ -622,8 +632,12 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 			withOutlet(w)
 			w.FailReads(noAnswer()) // w.On() stays
 			var once bmc.Power = heardOnce{w.bmc(), &answers, &atomic.Int64{}}
-			if read == "in a look" {
+			var outlet bmc.Power = hungOutlet{}
+			if read == "in a look" || read == "between two looks" {
 				once = lateBMC{deadOutlet{}, &answers}
+			}
+			if read == "between two looks" {
+				outlet = slowOutlet{}
 			}
 			var told atomic.Bool
 			store.watch(func(run []byte) {
@@ -633,7 +647,7 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 			})
 			k := &hungLook{Kube: w}
 			e, _, stop := start(t, w, store, func(o *engine.Options) {
-				opening(once, hungOutlet{})(o)
+				opening(once, outlet)(o)
 				o.Clusters[0].Kube = k
 			})
 			time.Sleep(time.Second)
@@ -646,7 +660,9 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 				answers.Store(true)
 			}
 			await(t, func() bool { return told.Load() && !answers.Load() })
-			time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
+			if read != "between two looks" {
+				time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
+			}
 			if read == "in the last question" {
 				store.refuseRuns(true) // as if it were killed
 			}

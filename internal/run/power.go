@@ -146,6 +146,7 @@ func (p *powerAccess) send(ctx context.Context, run remediate.Run, c bmc.Command
 	if p.session == nil {
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: "send " + c.String(), Addr: run.Target.Address, Err: errNoSession}
 	}
+	p.contradiction = p.heardOn(run) // the session asks its witnesses anew // I26
 	return p.session.Send(ctx, c)
 }
 
@@ -214,12 +215,11 @@ func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading) {
 }
 
 // since is when a person confirmed that the host is off, or when this process first knew of that, if the clock that told the time was
-// ahead. // I16, I26
+// ahead. It is by the monotonic clock: the other one may be set. // I16, I26
 func (p *powerAccess) since(run remediate.Run) time.Time {
 	if at := run.Confirmed.At; !at.Equal(p.confirmedAt) {
-		if p.confirmedAt, p.heardFrom = at, time.Now(); at.Before(p.heardFrom) {
-			p.heardFrom = at
-		}
+		now := time.Now()
+		p.confirmedAt, p.heardFrom = at, now.Add(min(0, at.Sub(now)))
 	}
 	return p.heardFrom
 }
@@ -238,7 +238,7 @@ func (p *powerAccess) checkedOn(run remediate.Run) string {
 		return ""
 	}
 	for _, last := range p.opt.LastChecks(p.opt.Name, run.Target.Host) {
-		if last.Power == bmc.On && last.At.After(p.since(run)) && last.Identity != guard.IdentityDiffers {
+		if last.Power == bmc.On && last.Asked().After(p.since(run)) && last.Identity != guard.IdentityDiffers {
 			return fmt.Sprintf("the BMC health check found that power level %d reads On", last.Level+1)
 		}
 	}

@@ -251,15 +251,15 @@ func TestLastChecksAreThoseOfTheList(t *testing.T) {
 		assert.Equal(t, []string{"", ""}, []string{w.result(t, 1).User, w.result(t, 1).PasswordFrom}, "its account is accepted")
 		assert.Equal(t, []string{"fence", "file /etc/fenced/bmc"}, []string{w.result(t, 2).User, w.result(t, 2).PasswordFrom})
 		for n, want := range map[int]hosts.LastCheck{
-			1: {Power: bmc.On, Identity: guard.IdentityMatches},
-			2: {Reason: "BMCAuth"},
-			3: {Power: bmc.On, Identity: guard.IdentityDiffers},
+			1: {Power: bmc.On, Identity: guard.IdentityMatches, Took: w.host(1).takes}, // what counts is when it was asked
+			2: {Reason: "BMCAuth", Took: w.host(2).takes},
+			3: {Power: bmc.On, Identity: guard.IdentityDiffers, Took: w.host(3).takes},
 		} {
 			r := w.result(t, n)
 			last := w.sweep.LastChecks("prod", r.Host)
 			require.Len(t, last, 1)
 			got := last[0]
-			assert.Equal(t, want, hosts.LastCheck{Power: got.Power, Identity: got.Identity, Reason: got.Reason}, r.Host)
+			assert.Equal(t, want, hosts.LastCheck{Took: got.Took, Power: got.Power, Identity: got.Identity, Reason: got.Reason}, r.Host)
 			assert.Equal(t, r.Checked, got.At)
 			assert.Equal(t, r.UUID, got.UUID)
 		}
