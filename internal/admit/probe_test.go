@@ -117,6 +117,9 @@ func TestWithDetail(t *testing.T) {
 // period. // I18
 func TestWhatEnlargesTheScope(t *testing.T) {
 	in := func(mode string, requests ...string) state.Scope { return state.Scope{Mode: mode, Requests: requests} }
+	check := func(digest string) state.Scope {
+		return state.Scope{Mode: guard.ModeEvaluate, Checks: map[string]string{"FencePolicy a": digest}}
+	}
 	for name, c := range map[string]struct {
 		before, now state.Scope
 		larger      bool
@@ -129,6 +132,11 @@ func TestWhatEnlargesTheScope(t *testing.T) {
 		"respond also acts on annotations":        {in(guard.ModeEvaluate), in(guard.ModeRespond), true},
 		"another kind of requests":                {in(guard.ModeRespond), in(guard.ModeRespond, "metal3Remediations"), true},
 		"another namespace of requests":           {in(guard.ModeRespond, "requestNamespaces a"), in(guard.ModeRespond, "requestNamespaces a", "requestNamespaces b"), true},
+		"the same check":                          {check("1/2"), check("1/2"), false},
+		"another selector":                        {check("1/2"), check("3/2"), true},
+		"another limit":                           {check("1/2"), check("1/3"), true},
+		"a limit that was not stored yet":         {check("1"), check("1/3"), false},
+		"a check less, with its limit":            {check("1/2"), in(guard.ModeEvaluate), false},
 		"a kind of requests less than there were": {in(guard.ModeRespond, "metal3Remediations"), in(guard.ModeRespond), false},
 	} {
 		assert.Equal(t, c.larger, whyEnlarged(c.before, c.now) != "", name)
