@@ -275,6 +275,7 @@ func TestRunOfAClusterThatIsGoneCanBeClosed(t *testing.T) {
 func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 	inTheDark := func(s *Observation) { s.Power, s.PowerError, s.OffAccepted = bmc.Reading{}, bmc.KindUnreachable, false }
 	back := func(s *Observation) { on(s); s.PowerError = "" }
+	partly := func(s *Observation) { on(s); s.Power.Partial, s.PowerLock = true, CannotTell }
 	for name, c := range map[string]struct {
 		abandon  reason.Code
 		see      func(s *Observation)
@@ -286,11 +287,14 @@ func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 		"given up, and may not see": {reason.Withdrawn, func(s *Observation) { on(s); s.API = APIForbidden }, reason.APIForbidden, func(s *Observation) { s.API = APIReachable }, Aborted},
 		"given up, in the dark":     {reason.Withdrawn, inTheDark, reason.PowerOnFailed, back, PowerOn},
 		"isolated, in the dark":     {"", inTheDark, reason.PowerOnFailed, back, AwaitNode},
+		"isolated, one outlet on":   {"", partly, reason.APIUnreachable, func(s *Observation) { s.API, s.PowerLock, s.Power.Partial = APIReachable, No, false }, AwaitNode},
 	} {
 		r, s := begin(PowerOn, time.Hour)
 		r.Limits.RetryInterval, r.Intervened = time.Minute, true
 		s.Node.Exists, s.API, s.Identity = CannotTell, APIUnreachable, Yes
-		c.see(&s)
+		if c.see(&s); s.PowerLock == CannotTell {
+			r.Target.BareMetalHost = "ns/h"
+		}
 		if r.Abandon = c.abandon; c.abandon != "" {
 			r.AbandonTo, r.Reason, r.Isolated = Aborted, c.abandon, time.Time{}
 		}

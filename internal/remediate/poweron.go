@@ -24,9 +24,9 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case stays && r.Level > 0:
 		return previousLevel(r, s, note, now)
-	case stays && r.Abandon != "" && longLate && s.API == APIForbidden:
+	case stays && (r.Abandon != "" || bmh) && longLate && s.API == APIForbidden:
 		return stop(r, reason.APIForbidden, "the API server forbids what the run needs; its host is On", now)
-	case stays && r.Abandon != "" && longLate && s.API != APIReachable: // it may never answer again // L1
+	case stays && (r.Abandon != "" || bmh) && longLate && s.API != APIReachable: // it may never answer again // L1
 		return stop(r, reason.APIUnreachable, apiLostNote(s)+"; its host is On", now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)
