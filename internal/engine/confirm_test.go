@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -606,6 +607,51 @@ func TestLastQuestionWaitsForNoSecret(t *testing.T) {
 		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
 		assert.Zero(t, w.Isolations())
 	})
+}
+
+// stranger is a BMC that refuses the account.
+type stranger struct{ deadOutlet }
+
+func (stranger) Read(context.Context) (bmc.Reading, error) { return bmc.Reading{}, refusedAccount() }
+
+// A password that was corrected since the session began is used for the last question: the BMC that refused the former one reads On. // I26
+func TestLastQuestionUsesTheCorrectedPassword(t *testing.T) {
+	for _, from := range []string{"a file", "a Secret"} {
+		scene(t, from, func(t *testing.T, w *world, store *failingStore) {
+			correct := func(password string) {
+				w.Do(func(s *fake.State) { s.Secrets["bmc"] = fake.Account{User: "admin", Password: bmc.NewSecret(password)} })
+				w.ChangeEntry(func(h *bmc.Host) {
+					if d := &h.Levels[0].Devices[0]; from == "a Secret" {
+						d.Secret, d.Password = "ns/bmc", bmc.Secret{}
+					} else {
+						d.Password = bmc.NewSecret(password)
+					}
+				})
+			}
+			w.pauseCheck()
+			withOutlet(w)
+			correct("wrong")
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Open = func(d bmc.Device) (bmc.Power, error) {
+					switch {
+					case d.Driver == bmc.DriverFenceAgent:
+						return deadOutlet{}, nil
+					case d.Password.Equal(bmc.NewSecret("right")):
+						return w.bmc(), nil // it is On
+					}
+					return stranger{}, nil
+				}
+			})
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 })
+			time.Sleep(2 * time.Second)
+			correct("right")
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
 }
 
 // hungLook is an API server that from a moment on answers no look.

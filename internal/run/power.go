@@ -258,12 +258,16 @@ func (p *powerAccess) witnessOn(run remediate.Run) string {
 	return name + " reads On"
 }
 
-// find finds the run's host. The session knows the passwords already, so that no slow API server keeps anybody from asking a BMC. // I26
+// find finds the run's host. What stood in Secrets the session knows already, so that no slow API server keeps anybody from asking a BMC; they
+// are read anew once a BMC has refused an account: a person may have corrected it. // I26
 func (p *powerAccess) find(ctx context.Context, run remediate.Run) (bmc.Host, error) {
 	if s := p.session; s != nil && s.MissingWitnesses() == 0 {
 		h, err := p.opt.Hosts.FindBare(ctx, run.Target)
-		if err != nil || h.SameButAccess(&s.Host) {
-			return s.Host, err
+		if err != nil {
+			return h, err
+		}
+		if h.SameButAccess(&s.Host) && !p.opt.LockOut.RefusedLately(s.Host) {
+			return h.WithSecretsOf(&s.Host), nil
 		}
 	}
 	return p.opt.Hosts.Find(ctx, run.Target)
