@@ -341,6 +341,27 @@ func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 	}
 }
 
+// A look that could not read one object counts as one without an API. A run does not wait for what it does not need: whoever writes an object that
+// cannot be read would keep it open for ever, and our power lock where it is. // L1, L5
+func TestRunNeedsOnlyItsNodeAndItsPowerLock(t *testing.T) {
+	r, s := begin(PowerOn, time.Hour)
+	on(&s)
+	metal3(&r, &s, No)
+	r.Abandon, r.AbandonTo, r.Reason, r.Isolated, r.Limits.RetryInterval = reason.Withdrawn, Aborted, reason.Withdrawn, time.Time{}, time.Minute
+	r.Started, s.API = ago(r.Limits.RunTimeout+1), APIUnreachable
+	s.Node = Node{Exists: Yes, UID: r.Target.NodeUID}
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, []any{Aborted, reason.Withdrawn}, []any{got.Step, got.Reason})
+
+	s.PowerLock = Yes
+	_, a, _ := Next(r, s, noon)
+	assert.Equal(t, ReleasePowerLock, a)
+	r.Step, r.APILost = Held, r.Started
+	asIs(&r)
+	got, a, _ = Next(r, s, noon)
+	assert.Equal(t, []any{Held, ReleasePowerLock}, []any{got.Step, a})
+}
+
 // A kubeconfig of a separate management cluster may lead to another one, which has no such Machine: that ends no run
 // as if the Machine had been replaced. // I27
 func TestMachineThatAnotherManagementClusterLacksIsNotGone(t *testing.T) {

@@ -126,10 +126,11 @@ func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return r, Nothing, poll
 	}
 	if !powerLockFree(r, s) {
-		if !s.OtherCluster && (s.API == APIReachable || !timeExpired(s, now, r.APILost.Add(r.Limits.RunTimeout))) {
+		gone := s.PowerLock == CannotTell && s.API != APIReachable && timeExpired(s, now, r.APILost.Add(r.Limits.RunTimeout))
+		if !s.OtherCluster && !gone {
 			return releasePowerLock(r, s, now)
 		}
-		note += "; BareMetalHost " + r.Target.BareMetalHost + " may still carry the power lock: " + apiLostNote(s)
+		note += "; BareMetalHost " + r.Target.BareMetalHost + " may still carry the power lock, which could not be read"
 	}
 	r.Abort, r.LeaveOff = nil, false
 	return finish(r, Aborted, reason.ClosedAsIs, note, now)
