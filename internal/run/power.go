@@ -113,10 +113,11 @@ func (p *powerAccess) lockedOut(ctx context.Context, run remediate.Run) bool {
 }
 
 // findsWitness reports whether a device of a lower level that could not be opened with the session, perhaps because its Secret could not be
-// read, can be opened by now. What was proven without it is proven again. // I1
+// read, can be opened by now, or whether another account is known by now where one was refused. What was proven without it is proven again. // I1
 func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool {
-	missing := p.session.MissingWitnesses()
-	if missing == 0 || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
+	refused := func(h *bmc.Host) bool { return p.opt.LockOut.RefusedLately(bmc.Host{Levels: h.Levels[:run.Level]}) }
+	missing, old := p.session.MissingWitnesses(), &p.session.Host
+	if missing == 0 && !refused(old) || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
 		return false
 	}
 	h, err := p.opt.Hosts.Find(ctx, run.Target)
@@ -128,7 +129,8 @@ func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool 
 		return false
 	}
 	defer s.Close(ctx)
-	return s.MissingWitnesses() < missing
+	still := s.MissingWitnesses()
+	return still < missing || still == missing && h.SameButAccess(old) && refused(old) && !refused(&h)
 }
 
 // retryAccount tries the credentials again even if they were refused: a person who gives an
