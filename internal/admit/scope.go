@@ -43,9 +43,12 @@ func scopeOf(o Options) state.Scope {
 	return s
 }
 
-// whatItAllows is which of its targets a check finds unhealthy, and when and how many of them it lets be acted on.
+// whatItAllows is which of its targets a check finds unhealthy, when and how many of them it lets be acted on, and whom it asks.
 func whatItAllows(c *policy.Check) []any {
-	all := []any{c.Conditions, c.MachineConditions, c.StartupTimeout, c.MaxUnhealthy, c.MinHealthy, c.UnhealthyRange, c.StormCooldown, c.ShortenOnEvidence, c.PauseRequests}
+	all := []any{c.Conditions, c.MachineConditions, c.StartupTimeout, c.MaxUnhealthy, c.MinHealthy, c.UnhealthyRange, c.StormCooldown, c.ShortenOnEvidence, c.PauseRequests, c.Escalation}
+	if c.Template != nil {
+		all = append(all, *c.Template)
+	}
 	for _, w := range c.Windows {
 		all = append(all, w.Text, w.Duration)
 	}
@@ -100,7 +103,7 @@ func whyEnlarged(before, now state.Scope) string {
 		case was != is:
 			return name + " selects something else, or asks for another action"
 		case allowed != "" && allowed != allows: // an earlier version did not store it
-			return name + " finds other targets unhealthy, or has another limit"
+			return name + " finds other targets unhealthy, asks another remediator, or has another limit"
 		}
 	}
 	return ""
