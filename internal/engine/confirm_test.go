@@ -16,7 +16,6 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -500,15 +499,13 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 // another machine's BMC that answers at the address, does not. // I26
 func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 	for name, c := range map[string]struct {
-		after    time.Duration // the confirmation
-		took     time.Duration
-		identity guard.IdentityVerdict
-		reason   reason.Code
+		after  time.Duration // the confirmation
+		took   time.Duration
+		reason reason.Code
 	}{
-		"while it counts":    {5 * time.Second, time.Second, guard.IdentityMatches, reason.ConfirmedOffContradicted},
-		"before":             {-time.Second, time.Second, guard.IdentityMatches, reason.ConfirmedOff},
-		"begun before":       {5 * time.Second, 6 * time.Second, guard.IdentityMatches, reason.ConfirmedOff},
-		"of another machine": {5 * time.Second, time.Second, guard.IdentityDiffers, reason.ConfirmedOff},
+		"while it counts": {5 * time.Second, time.Second, reason.ConfirmedOffContradicted},
+		"before":          {-time.Second, time.Second, reason.ConfirmedOff},
+		"begun before":    {5 * time.Second, 6 * time.Second, reason.ConfirmedOff},
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			var read atomic.Pointer[time.Time]
@@ -517,7 +514,7 @@ func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) {
 				o.LastChecks = func(string, string) []hosts.LastCheck {
 					if at := read.Load(); at != nil {
-						return []hosts.LastCheck{{At: *at, Took: c.took, Power: bmc.On, Identity: c.identity}}
+						return []hosts.LastCheck{{At: *at, LastOn: at.Add(-c.took)}}
 					}
 					return nil
 				}

@@ -66,9 +66,9 @@ func TestOnContradictsAConfirmationAfterTheClockWasSetBack(t *testing.T) {
 	r := remediate.Run{Target: remediate.Target{Host: "h"}, Confirmed: &remediate.Order{At: now.Add(-time.Second).UTC().Round(0)}}
 	assert.Empty(t, p.heardOn(r))
 	for _, set := range []time.Duration{-time.Minute, time.Minute} {
-		checked = hosts.LastCheck{At: wall.Set(now.Add(10*time.Second), set), Power: bmc.On}
+		checked.LastOn = wall.Set(now.Add(10*time.Second), set)
 		assert.NotEmpty(t, p.heardOn(r), set)
-		checked.At = wall.Set(now.Add(-2*time.Second), set)
+		checked.LastOn = wall.Set(now.Add(-2*time.Second), set)
 		assert.Empty(t, p.heardOn(r), set)
 	}
 }

@@ -240,7 +240,7 @@ func (p *powerAccess) checkedOn(run remediate.Run) string {
 		return ""
 	}
 	for _, last := range p.opt.LastChecks(p.opt.Name, run.Target.Host) {
-		if last.Power == bmc.On && last.Asked().After(p.since(run)) && last.Identity != guard.IdentityDiffers {
+		if last.LastOn.After(p.since(run)) {
 			return fmt.Sprintf("the BMC health check found that power level %d reads On", last.Level+1)
 		}
 	}

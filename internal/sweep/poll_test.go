@@ -264,6 +264,16 @@ func TestLastChecksAreThoseOfTheList(t *testing.T) {
 			assert.Equal(t, r.UUID, got.UUID)
 		}
 		assert.Empty(t, w.sweep.LastChecks("dev", "prod/n-1"))
+
+		on := map[int]time.Time{}
+		for n := range 3 {
+			on[n+1] = w.sweep.LastChecks("prod", fmt.Sprintf("prod/n-%d", n+1))[0].LastOn
+		}
+		assert.Equal(t, map[int]time.Time{1: w.result(t, 1).Checked.Add(-w.host(1).takes), 2: {}, 3: {}}, on, "another machine's says nothing")
+		w.host(1).err = &bmc.Error{Kind: bmc.KindUnreachable, Err: assert.AnError}
+		w.wait(5 * time.Minute)
+		last := w.sweep.LastChecks("prod", "prod/n-1")[0]
+		assert.Equal(t, []any{bmc.Unknown, true}, []any{last.Power, last.LastOn.Equal(on[1]) || last.LastOn.After(on[1])}, "it has been On, whatever became of the BMC")
 	})
 }
 
