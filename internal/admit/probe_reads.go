@@ -146,7 +146,7 @@ func (ps *probes) readsOnSince(ctx context.Context, t remediate.Target, since ti
 		devices += len(l.Devices)
 	}
 	for _, last := range ps.opt.LastChecks(ps.opt.Name, h.Name) { // a device is listed twice while a host changes its Node
-		if !last.At.After(since) {
+		if !last.Asked().After(since) {
 			continue
 		}
 		if last.Reason != "" || last.Power != bmc.On || last.Identity == guard.IdentityDiffers {

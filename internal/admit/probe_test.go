@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
@@ -117,6 +118,9 @@ func TestWithDetail(t *testing.T) {
 // period. // I18
 func TestWhatEnlargesTheScope(t *testing.T) {
 	in := func(mode string, requests ...string) state.Scope { return state.Scope{Mode: mode, Requests: requests} }
+	check := func(digest string) state.Scope {
+		return state.Scope{Mode: guard.ModeEvaluate, Checks: map[string]string{"FencePolicy a": digest}}
+	}
 	for name, c := range map[string]struct {
 		before, now state.Scope
 		larger      bool
@@ -129,9 +133,38 @@ func TestWhatEnlargesTheScope(t *testing.T) {
 		"respond also acts on annotations":        {in(guard.ModeEvaluate), in(guard.ModeRespond), true},
 		"another kind of requests":                {in(guard.ModeRespond), in(guard.ModeRespond, "metal3Remediations"), true},
 		"another namespace of requests":           {in(guard.ModeRespond, "requestNamespaces a"), in(guard.ModeRespond, "requestNamespaces a", "requestNamespaces b"), true},
+		"the same check":                          {check("1/2"), check("1/2"), false},
+		"another selector":                        {check("1/2"), check("3/2"), true},
+		"another limit":                           {check("1/2"), check("1/3"), true},
+		"a limit that was not stored yet":         {check("1"), check("1/3"), false},
+		"a check less, with its limit":            {check("1/2"), in(guard.ModeEvaluate), false},
 		"a kind of requests less than there were": {in(guard.ModeRespond, "metal3Remediations"), in(guard.ModeRespond), false},
 	} {
 		assert.Equal(t, c.larger, whyEnlarged(c.before, c.now) != "", name)
+	}
+}
+
+// A check that is read again is the same, and whatever it lets fenced do otherwise makes another one of it. // I18
+func TestScopeTellsChecksApart(t *testing.T) {
+	read := func(change func(*policy.Check)) state.Scope {
+		c := policy.Check{Kind: policy.FencePolicyKind, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Strategy: policy.CreateRequests,
+			Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Hour}}, MaxUnhealthy: new(intstr.FromInt32(1)),
+			Template: &policy.Template{Kind: "T", Name: "a"}, Escalation: []policy.Escalation{{Template: policy.Template{Kind: "T", Name: "b"}}},
+			Windows: []policy.Window{{Text: "0 2 * * *", Duration: time.Hour}}}
+		change(&c)
+		return scopeOf(Options{Mode: guard.ModeEvaluate, Files: []policy.Check{c}})
+	}
+	before := read(func(*policy.Check) {})
+	assert.Empty(t, whyEnlarged(before, read(func(c *policy.Check) { c.Source = "b.yaml:1" })))
+	for name, change := range map[string]func(*policy.Check){
+		"limit":      func(c *policy.Check) { c.MaxUnhealthy = new(intstr.FromInt32(2)) },
+		"no limit":   func(c *policy.Check) { c.MaxUnhealthy = nil },
+		"timeout":    func(c *policy.Check) { c.Conditions[0].Timeout = time.Minute },
+		"window":     func(c *policy.Check) { c.Windows = nil },
+		"template":   func(c *policy.Check) { c.Template.Name = "c" },
+		"escalation": func(c *policy.Check) { c.Escalation = nil },
+	} {
+		assert.NotEmpty(t, whyEnlarged(before, read(change)), name)
 	}
 }
 

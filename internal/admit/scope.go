@@ -34,13 +34,25 @@ func scopeOf(o Options) state.Scope {
 		default:
 			digest = string(check.Strategy) + " " + digest
 		}
-		s.Checks[check.Kind+" "+check.Key()] = digest
+		s.Checks[check.Kind+" "+check.Key()] = digest + "/" + digestOf(true, whatItAllows(check), nil)
 	}
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
 		s.Checks[policy.DisruptionBudgetKind+" "+b.Name] = limits + digestOf(b.SelectsMachines, b.MaxUnavailable.String(), b.Selector)
 	}
 	return s
+}
+
+// whatItAllows is which of its targets a check finds unhealthy, when and how many of them it lets be acted on, and whom it asks.
+func whatItAllows(c *policy.Check) []any {
+	all := []any{c.Conditions, c.MachineConditions, c.StartupTimeout, c.MaxUnhealthy, c.MinHealthy, c.UnhealthyRange, c.StormCooldown, c.ShortenOnEvidence, c.PauseRequests, c.Escalation}
+	if c.Template != nil {
+		all = append(all, *c.Template)
+	}
+	for _, w := range c.Windows {
+		all = append(all, w.Text, w.Duration)
+	}
+	return all
 }
 
 // digestOf is a digest of what a check or a budget selects, and of what else counts of it.
@@ -81,12 +93,17 @@ func whyEnlarged(before, now state.Scope) string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.Checks)) {
-		switch digest, known := before.Checks[name]; {
-		case strings.HasPrefix(now.Checks[name], limits): // a new one only forbids
+		digest, known := before.Checks[name]
+		was, allowed, _ := strings.Cut(digest, "/")
+		is, allows, _ := strings.Cut(now.Checks[name], "/")
+		switch {
+		case strings.HasPrefix(is, limits): // a new one only forbids
 		case !known:
 			return name + " is new"
-		case digest != now.Checks[name]:
+		case was != is:
 			return name + " selects something else, or asks for another action"
+		case allowed != "" && allowed != allows: // an earlier version did not store it
+			return name + " finds other targets unhealthy, asks another remediator, or has another limit"
 		}
 	}
 	return ""

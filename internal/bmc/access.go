@@ -52,6 +52,20 @@ func (h Host) WithAccesses(all []Access) Host {
 	return h
 }
 
+// WithSecretsOf returns a copy of the host with the accounts that another one with the same devices has from Secrets.
+func (h Host) WithSecretsOf(o *Host) Host {
+	all, own, i := o.Accesses(), h.Accesses(), 0
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			if d.Secret == "" || !d.Password.Empty() {
+				all[i] = own[i]
+			}
+			i++
+		}
+	}
+	return h.WithAccesses(all)
+}
+
 // SameButAccess reports whether two hosts differ in nothing but Access, so that one may be kept in the place of the other. All hosts are
 // compared each minute, so nothing is copied for it.
 func (h *Host) SameButAccess(o *Host) bool {

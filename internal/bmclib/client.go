@@ -152,7 +152,7 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 		}
 	}
 	err = c.do(ctx, &r.Identity, func(p provider) error {
-		ok, err := p.PowerSet(ctx, cmd.String())
+		ok, err := p.PowerSet(punctual{ctx}, cmd.String())
 		if err == nil && !ok {
 			err = errors.New("the provider reported that it did not switch the power, without a reason")
 		}
@@ -163,6 +163,21 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 		sent = c.sent
 	}
 	return bmc.Receipt{Already: err == nil && sent == bmc.SentNo}, sent, err
+}
+
+// punctual is a ctx that is done when its time is over, also where no timer has noticed that yet: bmclib reads before it commands, and
+// asks nobody in between. // I19
+type punctual struct{ context.Context }
+
+var timeIsOver = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+func (p punctual) Err() error { return bmc.Over(p.Context, time.Now()) }
+
+func (p punctual) Done() <-chan struct{} {
+	if p.Err() != nil {
+		return timeIsOver
+	}
+	return p.Context.Done()
 }
 
 // do runs f with an open provider. A failure ends the session: the next operation

@@ -193,6 +193,33 @@ func TestFailedOffIsMaybe(t *testing.T) {
 	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindProtocol).Sent)
 }
 
+// freezes is a ctx whose time is over, before anything has noticed that, as soon as a file exists.
+type freezes struct {
+	context.Context
+	file string
+}
+
+func (f freezes) Deadline() (time.Time, bool) {
+	if _, err := os.Stat(f.file); err == nil {
+		return time.Now().Add(-time.Second), true
+	}
+	return time.Now().Add(timing.SendTimeout / 2), true
+}
+
+// bmclib runs ipmitool more than once for a command: it reads first. A process that was frozen meanwhile does not run it again. // I19
+func TestFrozenProcessRunsNoSecondIpmitool(t *testing.T) {
+	for _, command := range []bmc.Command{bmc.CommandOff, bmc.CommandOn} {
+		dir := script(t, `d=${0%/*}; case "$*" in
+*status) [ -e "$d/read" ] && : >"$d/over"; : >"$d/read"; echo "Chassis Power is `+map[bmc.Command]string{bmc.CommandOff: "on", bmc.CommandOn: "off"}[command]+`";;
+*) : >"$d/sent"; echo "Chassis Power Control: Down/Off Up/On";;
+esac`)
+		c := open(t, ipmiDevice(t, "127.0.0.1:623"), dir)
+		_, err := c.Send(freezes{t.Context(), filepath.Join(dir, "over")}, command)
+		require.Error(t, err)
+		assert.NoFileExists(t, filepath.Join(dir, "sent"))
+	}
+}
+
 // Neither ipmitool nor what it leaves behind keeps the caller beyond its context.
 func TestIpmitoolIsKilledAtOnce(t *testing.T) {
 	dir := script(t, `sleep 300 & sleep 300`)

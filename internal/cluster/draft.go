@@ -136,9 +136,13 @@ func CheckID(id policy.CheckID) string {
 	return text
 }
 
-// withoutFile is the ID of a check without its file, which people may rename. No two files have a check of one name.
+// withoutFile is the ID of a check without the name of its file, which people may change. No two files have a check of one name, but the
+// cluster may have one of that name, too.
 func withoutFile(checkID string) string {
-	id, _, _ := strings.Cut(checkID, " in ")
+	id, _, fromFile := strings.Cut(checkID, " in ")
+	if fromFile {
+		id += " in a file"
+	}
 	return id
 }
 

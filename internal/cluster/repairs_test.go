@@ -556,4 +556,11 @@ func TestCheckInARenamedFileIsTheSame(t *testing.T) {
 	f := guard.Facts{}
 	b.Count(Candidate{Draft: remediate.Run{ID: "2", CheckID: CheckID(check.ID()), Strategy: remediate.DeleteMachine, Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: "other"}}}, "", &f, time.Time{}, after(122))
 	assert.Equal(t, 1, f.Deletion.InProgress)
+
+	withdrawn, why := b.Objects.Withdrawn(r)
+	assert.Equal(t, remediate.No, withdrawn, "%s: no run is begun in the place of one that nobody asks for any more", why) // L5
+	check.Source = "cluster"
+	r.CheckID = CheckID(check.ID())
+	withdrawn, _ = b.Objects.Withdrawn(r)
+	assert.Equal(t, remediate.Yes, withdrawn, "one of the cluster is another")
 }

@@ -256,7 +256,7 @@ func IsActionable(check *policy.Check, t *policy.TargetReport) bool {
 // checkOf returns the check of a run as it is now, and its counters; nil if it is gone.
 func checkOf(l *policy.Ledger, r remediate.Run) (*policy.Check, policy.CheckReport) {
 	for _, counters := range l.Counters() {
-		if check := l.Check(counters.ID()); check != nil && CheckID(check.ID()) == r.CheckID {
+		if check := l.Check(counters.ID()); check != nil && withoutFile(CheckID(check.ID())) == withoutFile(r.CheckID) {
 			return check, counters
 		}
 	}

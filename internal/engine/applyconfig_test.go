@@ -318,6 +318,10 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 	acts.Strategy = policy.PowerCycleHosts
 	deletes := acts
 	deletes.Strategy = policy.DeleteMachines
+	sooner := a
+	sooner.Conditions = append(slices.Clone(a.Conditions), policy.UnhealthyCondition{Type: "DiskPressure", Status: "True", Timeout: time.Minute})
+	more := sooner
+	more.MaxUnhealthy = new(intstr.FromString("100%"))
 	budget := func(most int32, checks ...policy.Check) func(*engine.Options) {
 		return func(o *engine.Options) {
 			in(guard.ModeEvaluate, checks...)(o)
@@ -343,6 +347,11 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 			{in(guard.ModeEvaluate, acts), "FencePolicy d only counted, and forbade others to act"},
 			{in(guard.ModeEvaluate, counts, a), "FencePolicy a is new"}, // of d nothing is told: it acts no more
 			{in(guard.ModeEvaluate, a), "FencePolicy d only counted, and forbade others to act"},
+			{in(guard.ModeEvaluate, sooner), "FencePolicy a finds other targets unhealthy, asks another remediator, or has another limit"},
+			{in(guard.ModeEvaluate, sooner), ""},
+			{in(guard.ModeEvaluate, more), "FencePolicy a finds other targets unhealthy, asks another remediator, or has another limit"},
+			{in(guard.ModeEvaluate, sooner), "FencePolicy a finds other targets unhealthy, asks another remediator, or has another limit"},
+			{in(guard.ModeEvaluate, a), "FencePolicy a finds other targets unhealthy, asks another remediator, or has another limit"},
 			{in(guard.ModeEvaluate, a), ""},
 			{in(guard.ModeEvaluate, a, acts), "FencePolicy d is new"},
 			{in(guard.ModeEvaluate, a, deletes), "FencePolicy d selects something else, or asks for another action"},

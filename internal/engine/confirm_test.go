@@ -16,13 +16,13 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -284,6 +284,14 @@ func (unsureOutlet) Read(context.Context) (bmc.Reading, error) {
 	return bmc.Reading{Raw: "null", At: time.Now(), Session: 1}, nil
 }
 
+// slowOutlet is one that takes so long for that that a BMC which takes 8 s answers between two looks.
+type slowOutlet struct{ unsureOutlet }
+
+func (o slowOutlet) Read(ctx context.Context) (bmc.Reading, error) {
+	time.Sleep(400 * time.Millisecond)
+	return o.unsureOutlet.Read(ctx)
+}
+
 // One On counts also beside a level that answers and reads Unknown, whether a witness read it or the last question before
 // the isolation. // I26
 func TestOneOnReadingCountsBesideALevelThatReadsUnknown(t *testing.T) {
@@ -491,13 +499,13 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 // another machine's BMC that answers at the address, does not. // I26
 func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 	for name, c := range map[string]struct {
-		after    time.Duration // the confirmation
-		identity guard.IdentityVerdict
-		reason   reason.Code
+		after  time.Duration // the confirmation
+		took   time.Duration
+		reason reason.Code
 	}{
-		"while it counts":    {5 * time.Second, guard.IdentityMatches, reason.ConfirmedOffContradicted},
-		"before":             {-time.Second, guard.IdentityMatches, reason.ConfirmedOff},
-		"of another machine": {5 * time.Second, guard.IdentityDiffers, reason.ConfirmedOff},
+		"while it counts": {5 * time.Second, time.Second, reason.ConfirmedOffContradicted},
+		"before":          {-time.Second, time.Second, reason.ConfirmedOff},
+		"begun before":    {5 * time.Second, 6 * time.Second, reason.ConfirmedOff},
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			var read atomic.Pointer[time.Time]
@@ -506,7 +514,7 @@ func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) {
 				o.LastChecks = func(string, string) []hosts.LastCheck {
 					if at := read.Load(); at != nil {
-						return []hosts.LastCheck{{At: *at, Power: bmc.On, Identity: c.identity}}
+						return []hosts.LastCheck{{At: *at, LastOn: at.Add(-c.took)}}
 					}
 					return nil
 				}
@@ -598,6 +606,51 @@ func TestLastQuestionWaitsForNoSecret(t *testing.T) {
 	})
 }
 
+// stranger is a BMC that refuses the account.
+type stranger struct{ deadOutlet }
+
+func (stranger) Read(context.Context) (bmc.Reading, error) { return bmc.Reading{}, refusedAccount() }
+
+// A password that was corrected since the session began is used for the last question: the BMC that refused the former one reads On. // I26
+func TestLastQuestionUsesTheCorrectedPassword(t *testing.T) {
+	for _, from := range []string{"a file", "a Secret"} {
+		scene(t, from, func(t *testing.T, w *world, store *failingStore) {
+			correct := func(password string) {
+				w.Do(func(s *fake.State) { s.Secrets["bmc"] = fake.Account{User: "admin", Password: bmc.NewSecret(password)} })
+				w.ChangeEntry(func(h *bmc.Host) {
+					if d := &h.Levels[0].Devices[0]; from == "a Secret" {
+						d.Secret, d.Password = "ns/bmc", bmc.Secret{}
+					} else {
+						d.Password = bmc.NewSecret(password)
+					}
+				})
+			}
+			w.pauseCheck()
+			withOutlet(w)
+			correct("wrong")
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Open = func(d bmc.Device) (bmc.Power, error) {
+					switch {
+					case d.Driver == bmc.DriverFenceAgent:
+						return deadOutlet{}, nil
+					case d.Password.Equal(bmc.NewSecret("right")):
+						return w.bmc(), nil // it is On
+					}
+					return stranger{}, nil
+				}
+			})
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			await(t, func() bool { return only(t, e).Level > 0 })
+			time.Sleep(2 * time.Second)
+			correct("right")
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
 // hungLook is an API server that from a moment on answers no look.
 type hungLook struct {
 	engine.Kube
@@ -614,7 +667,7 @@ func (k *hungLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) 
 // A daemon that stops, or is killed seconds later, right after it has read On has that on the record: the next look may take longer, and
 // the next process does not see it. // I26
 func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
-	for _, read := range []string{"in a look", "in a look at its own level", "in the last question"} {
+	for _, read := range []string{"in a look", "in a look at its own level", "between two looks", "in the last question"} {
 		scene(t, read, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
 			var answers atomic.Bool
@@ -622,8 +675,12 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 			withOutlet(w)
 			w.FailReads(noAnswer()) // w.On() stays
 			var once bmc.Power = heardOnce{w.bmc(), &answers, &atomic.Int64{}}
-			if read == "in a look" {
+			var outlet bmc.Power = hungOutlet{}
+			if read == "in a look" || read == "between two looks" {
 				once = lateBMC{deadOutlet{}, &answers}
+			}
+			if read == "between two looks" {
+				outlet = slowOutlet{}
 			}
 			var told atomic.Bool
 			store.watch(func(run []byte) {
@@ -633,7 +690,7 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 			})
 			k := &hungLook{Kube: w}
 			e, _, stop := start(t, w, store, func(o *engine.Options) {
-				opening(once, hungOutlet{})(o)
+				opening(once, outlet)(o)
 				o.Clusters[0].Kube = k
 			})
 			time.Sleep(time.Second)
@@ -646,7 +703,9 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 				answers.Store(true)
 			}
 			await(t, func() bool { return told.Load() && !answers.Load() })
-			time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
+			if read != "between two looks" {
+				time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
+			}
 			if read == "in the last question" {
 				store.refuseRuns(true) // as if it were killed
 			}

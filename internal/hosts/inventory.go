@@ -67,7 +67,9 @@ type Checked struct {
 // LastCheck is the result of the newest health check of one device of a host.
 type LastCheck struct {
 	Level, Device int       // indexes into bmc.Host.Levels and its Devices
-	At            time.Time // zero: not checked yet
+	At            time.Time // of the answer; zero: not checked yet
+	Took          time.Duration
+	LastOn        time.Time // when it was asked last, of the checks that read the target's host On; zero: none did
 	// Reason and Problem say why a fence could not use the device; they are empty if it could.
 	Reason   reason.Code
 	Problem  string
@@ -75,6 +77,9 @@ type LastCheck struct {
 	Identity guard.IdentityVerdict
 	UUID     string // as the device reports it
 }
+
+// Asked is when the device was asked: its answer may describe that time. // I26
+func (c LastCheck) Asked() time.Time { return c.At.Add(-c.Took) }
 
 // device returns the device that was checked. It returns false if the indexes name none.
 func (c Checked) device() (bmc.Device, bool) {

@@ -382,8 +382,8 @@ const boundCheck = time.Second
 // bound returns a context that ends with the claim and with the cluster's Lease. Both are renewed
 // while the action is in progress, so the end moves: an agent may take longer than what is left of
 // them at any moment. If one is not renewed, the context ends at the last known end. If one is lost
-// earlier, the context ends at once. bmc.Over also knows the last known end before anything has noticed it. The caller runs in the
-// leadership. // I19, I22
+// earlier, the context ends at once. bmc.Over also knows the last known end, and a suspend, before anything has noticed it. The caller runs
+// in the leadership. // I19, I22
 func (t *Leadership) bound(ctx context.Context, destructive bool, by time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if by.IsZero() {
@@ -414,5 +414,10 @@ func (t *Leadership) bound(ctx context.Context, destructive bool, by time.Time) 
 			end.Store(&next)
 		}
 	})
-	return bmc.Until(ctx, func() time.Time { return *end.Load() }), cancel
+	return bmc.Until(ctx, func() time.Time {
+		if t.awake.Over() != "" { // no clock of ctx has run meanwhile
+			return time.Time{}
+		}
+		return *end.Load()
+	}), cancel
 }

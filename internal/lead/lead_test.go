@@ -59,6 +59,25 @@ func TestBoundActionIsOverWithTheClaim(t *testing.T) {
 	})
 }
 
+// In a suspend the clock of a ctx stands still, so that tells nothing about it: what goes on after it is over at once all the same. // I1, I19
+func TestBoundActionIsOverWithASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var suspended atomic.Int64
+		until := time.Now().Add(time.Minute)
+		claim := state.Claim{Until: func() time.Time { return until }}
+		l := newLeadership(t.Context(), claim, suspend.StayAwake(func() time.Duration { return time.Duration(suspended.Load()) }))
+		l.Go(func(context.Context) {
+			bounded, cancel := l.bound(context.Background(), true, until)
+			defer cancel()
+			assert.NoError(t, bmc.Over(bounded, time.Now()))
+			suspended.Store(int64(time.Hour))
+			assert.NoError(t, bounded.Err(), "nothing has noticed it yet")
+			assert.ErrorIs(t, bmc.Over(bounded, time.Now()), context.DeadlineExceeded)
+		})
+		l.end()
+	})
+}
+
 // While another installation takes the Lease, it is never answered that there is no end. // I22
 func TestLeaseStatusAlwaysHasAnEnd(t *testing.T) {
 	var n leaseStatus

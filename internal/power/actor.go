@@ -114,7 +114,7 @@ func (h *handle) Read(ctx context.Context) (bmc.Reading, error) {
 		r, err := p.Read(ctx)
 		r.Took = time.Since(start)
 		if over := bmc.Over(ctx, time.Now()); err == nil && over != nil && r.State != bmc.On { // it may have waited while this process was frozen // I1
-			return r, op.fail(bmc.KindUnreachable, bmc.SentNo, fmt.Errorf("its answer came too late: %w", over))
+			return bmc.Reading{Took: r.Took}, op.fail(bmc.KindUnreachable, bmc.SentNo, fmt.Errorf("its answer came too late: %w", over))
 		}
 		if err == nil {
 			h.client.lastIdentity = &r.Identity

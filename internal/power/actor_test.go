@@ -384,6 +384,11 @@ func TestAnswerFromBeforeAFreezeIsNoReading(t *testing.T) {
 		freeze = time.Minute
 		require.Equal(t, bmc.KindUnreachable, bmc.KindOf(read()))
 		assert.False(t, s.Proof.Proven(time.Now()))
+		alone := must.Do(a.Urgent()(deviceAt("a")))(t)
+		late, err := alone.Read(frozen{t.Context(), time.Now().Add(4 * time.Second)})
+		require.Error(t, err)
+		assert.Equal(t, bmc.Reading{Took: freeze}, late, "nor to whoever looks at it beside the error, as what ends an enrolment does")
+		require.NoError(t, alone.Close(t.Context()))
 		freeze = 0
 		require.NoError(t, read())
 		assert.False(t, s.Proof.Proven(time.Now()), "what was read before the freeze is no part of a proof after it")

@@ -52,6 +52,15 @@ func (l *LockOut) Guard(open bmc.Opener) bmc.Opener { return l.accounts.guard(op
 // ago, or nil. To ask it again could lock the account.
 func (l *LockOut) Refuses(level bmc.Level) error { return l.accounts.levelBlocked(level) }
 
+// RefusedLately reports whether a device of a host has refused its account, also where it may be asked again: another password may be stored by now.
+func (l *LockOut) RefusedLately(h bmc.Host) bool {
+	return slices.ContainsFunc(h.Levels, func(level bmc.Level) bool {
+		return slices.ContainsFunc(level.Devices, func(d bmc.Device) bool {
+			return l.accounts.refusal(d, func(r refusedAccount) time.Time { return r.at.Add(accountKept) }).err != nil
+		})
+	})
+}
+
 // BackingOff returns the error for which a level is not to be probed yet, or nil.
 func (l *LockOut) BackingOff(level bmc.Level) error {
 	return cmp.Or(l.accounts.levelBlocked(level), l.backoff.wait(level))

@@ -2,6 +2,7 @@ package remediate
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -274,6 +275,7 @@ func TestRunOfAClusterThatIsGoneCanBeClosed(t *testing.T) {
 func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 	inTheDark := func(s *Observation) { s.Power, s.PowerError, s.OffAccepted = bmc.Reading{}, bmc.KindUnreachable, false }
 	back := func(s *Observation) { on(s); s.PowerError = "" }
+	partly := func(s *Observation) { on(s); s.Power.Partial, s.PowerLock = true, CannotTell }
 	for name, c := range map[string]struct {
 		abandon  reason.Code
 		see      func(s *Observation)
@@ -285,11 +287,14 @@ func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 		"given up, and may not see": {reason.Withdrawn, func(s *Observation) { on(s); s.API = APIForbidden }, reason.APIForbidden, func(s *Observation) { s.API = APIReachable }, Aborted},
 		"given up, in the dark":     {reason.Withdrawn, inTheDark, reason.PowerOnFailed, back, PowerOn},
 		"isolated, in the dark":     {"", inTheDark, reason.PowerOnFailed, back, AwaitNode},
+		"isolated, one outlet on":   {"", partly, reason.APIUnreachable, func(s *Observation) { s.API, s.PowerLock, s.Power.Partial = APIReachable, No, false }, AwaitNode},
 	} {
 		r, s := begin(PowerOn, time.Hour)
 		r.Limits.RetryInterval, r.Intervened = time.Minute, true
 		s.Node.Exists, s.API, s.Identity = CannotTell, APIUnreachable, Yes
-		c.see(&s)
+		if c.see(&s); s.PowerLock == CannotTell {
+			r.Target.BareMetalHost = "ns/h"
+		}
 		if r.Abandon = c.abandon; c.abandon != "" {
 			r.AbandonTo, r.Reason, r.Isolated = Aborted, c.abandon, time.Time{}
 		}
@@ -311,11 +316,19 @@ func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 		at(24 * time.Hour)
 		assert.Equal(t, Waiting, r.Step, name)
 
-		closed, _, _ := Next(func(r Run) Run {
-			r.Abort = &Order{Actor: "uid 0", Reason: "that site is gone", At: now, AsIs: true}
-			return r
-		}(r), s, now)
-		assert.Equal(t, []any{Aborted, reason.ClosedAsIs}, []any{closed.Step, closed.Reason}, name)
+		for _, bmh := range []string{"", "ns/h"} {
+			gone, s := r, s
+			gone.Abort = &Order{Actor: "uid 0", Reason: "that site is gone", At: now, AsIs: true}
+			if gone.Target.BareMetalHost = bmh; bmh != "" {
+				s.PowerLock = CannotTell
+			}
+			closed, a, _ := Next(gone, s, now)
+			assert.Equal(t, []any{Aborted, reason.ClosedAsIs, Nothing}, []any{closed.Step, closed.Reason, a}, "%s %s", name, bmh)
+			assert.Equal(t, bmh != "", strings.Contains(closed.Note, "may still carry the power lock"), closed.Note)
+			gone.APILost = now.Add(-time.Minute)
+			closed, a, _ = Next(gone, s, now)
+			assert.Equal(t, []any{bmh == "", Nothing}, []any{closed.Step == Aborted, a}, "%s %s: it may be a short outage", name, bmh)
+		}
 
 		c.returns(&s)
 		if s.API == APIReachable {
@@ -326,6 +339,27 @@ func TestRunOfAnAPIThatIsGoneCanBeClosed(t *testing.T) {
 		}
 		assert.Equal(t, c.finishes, r.Step, name)
 	}
+}
+
+// A look that could not read one object counts as one without an API. A run does not wait for what it does not need: whoever writes an object that
+// cannot be read would keep it open for ever, and our power lock where it is. // L1, L5
+func TestRunNeedsOnlyItsNodeAndItsPowerLock(t *testing.T) {
+	r, s := begin(PowerOn, time.Hour)
+	on(&s)
+	metal3(&r, &s, No)
+	r.Abandon, r.AbandonTo, r.Reason, r.Isolated, r.Limits.RetryInterval = reason.Withdrawn, Aborted, reason.Withdrawn, time.Time{}, time.Minute
+	r.Started, s.API = ago(r.Limits.RunTimeout+1), APIUnreachable
+	s.Node = Node{Exists: Yes, UID: r.Target.NodeUID}
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, []any{Aborted, reason.Withdrawn}, []any{got.Step, got.Reason})
+
+	s.PowerLock = Yes
+	_, a, _ := Next(r, s, noon)
+	assert.Equal(t, ReleasePowerLock, a)
+	r.Step, r.APILost = Held, r.Started
+	asIs(&r)
+	got, a, _ = Next(r, s, noon)
+	assert.Equal(t, []any{Held, ReleasePowerLock}, []any{got.Step, a})
 }
 
 // A kubeconfig of a separate management cluster may lead to another one, which has no such Machine: that ends no run

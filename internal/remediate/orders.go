@@ -118,15 +118,19 @@ func CanClose(r Run) (ok bool, why string) {
 }
 
 // closeAsIs ends a Waiting or Held run and leaves the host as it is. Our power lock is released first, unless it is
-// in a cluster that may never answer again.
+// in a cluster that may never answer again. // L1
 func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	note := orderNote("closed as it is", *r.Abort) + "; last power read: " + powerReadText(s)
 	if ok, _ := CanClose(r); !ok {
 		r.Abort = nil
 		return r, Nothing, poll
 	}
-	if !powerLockFree(r, s) && !s.OtherCluster {
-		return releasePowerLock(r, s, now)
+	if !powerLockFree(r, s) {
+		gone := s.PowerLock == CannotTell && s.API != APIReachable && timeExpired(s, now, r.APILost.Add(r.Limits.RunTimeout))
+		if !s.OtherCluster && !gone {
+			return releasePowerLock(r, s, now)
+		}
+		note += "; BareMetalHost " + r.Target.BareMetalHost + " may still carry the power lock, which could not be read"
 	}
 	r.Abort, r.LeaveOff = nil, false
 	return finish(r, Aborted, reason.ClosedAsIs, note, now)

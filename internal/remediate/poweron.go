@@ -18,15 +18,16 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	on, note := levelOn(r, s, now)
 	stays := on && offSettled(r, s, now)
 	late, longLate := timeExpired(s, now, r.Deadline()), timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout))
+	unread := r.Abandon != "" && s.Node.Exists == CannotTell || bmh && s.PowerLock == CannotTell
 	if believedOff && falseOffReason(r, s) == "" {
 		r = recordOffLease(r, s, now)
 	}
 	switch {
 	case stays && r.Level > 0:
 		return previousLevel(r, s, note, now)
-	case stays && r.Abandon != "" && longLate && s.API == APIForbidden:
+	case stays && longLate && unread && s.API == APIForbidden:
 		return stop(r, reason.APIForbidden, "the API server forbids what the run needs; its host is On", now)
-	case stays && r.Abandon != "" && longLate && s.API != APIReachable: // it may never answer again // L1
+	case stays && longLate && unread && s.API != APIReachable: // it may never answer again // L1
 		return stop(r, reason.APIUnreachable, apiLostNote(s)+"; its host is On", now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)

@@ -11,8 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/wall"
 )
 
@@ -53,6 +56,56 @@ func TestAdmittedLookIsTaken(t *testing.T) {
 		assert.Equal(t, c.want, w.takeAdmitted() != nil, name)
 		assert.Nil(t, w.takeAdmitted(), name)
 	}
+}
+
+// What is read after a confirmation contradicts it, also where the clock was set back in between. // I16, I26
+func TestOnContradictsAConfirmationAfterTheClockWasSetBack(t *testing.T) {
+	now := time.Now()
+	var checked hosts.LastCheck
+	p := powerAccess{opt: &Options{LastChecks: func(string, string) []hosts.LastCheck { return []hosts.LastCheck{checked} }}}
+	r := remediate.Run{Target: remediate.Target{Host: "h"}, Confirmed: &remediate.Order{At: now.Add(-time.Second).UTC().Round(0)}}
+	assert.Empty(t, p.heardOn(r))
+	for _, set := range []time.Duration{-time.Minute, time.Minute} {
+		checked.LastOn = wall.Set(now.Add(10*time.Second), set)
+		assert.NotEmpty(t, p.heardOn(r), set)
+		checked.LastOn = wall.Set(now.Add(-2*time.Second), set)
+		assert.Empty(t, p.heardOn(r), set)
+	}
+}
+
+// reads is a device that reads one state, and accepts each command.
+type reads bmc.PowerState
+
+func (r reads) Read(context.Context) (bmc.Reading, error) {
+	return bmc.Reading{State: bmc.PowerState(r), At: time.Now(), Session: 1}, nil
+}
+
+func (reads) Send(context.Context, bmc.Command) (bmc.Receipt, error) { return bmc.Receipt{}, nil }
+
+func (reads) Close(context.Context) error { return nil }
+
+// What a witness has read On since a confirmation contradicts it, also if the run sends an Off before it looks again. // I26
+func TestOnThatIsReadBeforeAnOffContradictsAConfirmation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bmc.Host{Name: "h", Levels: []bmc.Level{
+			{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Host: "192.0.2.1"}}}},
+			{Devices: []bmc.Device{{Driver: bmc.DriverFenceAgent, Endpoint: bmc.Endpoint{Host: "192.0.2.200"}}}},
+		}}
+		p := powerAccess{opt: &Options{}, session: must.Do(power.Open(func(d bmc.Device) (bmc.Power, error) {
+			if d.IsNative() {
+				return reads(bmc.On), nil
+			}
+			return reads(bmc.Unknown), nil
+		}, h, 1, power.ReadTiming{ReadTimeout: time.Second, OffReadSpacing: time.Second}))(t)}
+		r := remediate.Run{Confirmed: &remediate.Order{At: time.Now()}}
+		p.since(r)
+		time.Sleep(time.Second)
+		must.Do(p.session.Read(t.Context()))(t)
+		time.Sleep(time.Second) // the witness has answered
+		require.NoError(t, p.send(t.Context(), r, bmc.CommandOff))
+		assert.NotEmpty(t, p.heardOn(r))
+		p.drop(t.Context(), r)
+	})
 }
 
 // A person's word isolates a Node beside a look as fresh as a proof. Pods are released only on a proof, whatever a person has said. // I1, I26

@@ -113,10 +113,11 @@ func (p *powerAccess) lockedOut(ctx context.Context, run remediate.Run) bool {
 }
 
 // findsWitness reports whether a device of a lower level that could not be opened with the session, perhaps because its Secret could not be
-// read, can be opened by now. What was proven without it is proven again. // I1
+// read, can be opened by now, or whether another account is known by now where one was refused. What was proven without it is proven again. // I1
 func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool {
-	missing := p.session.MissingWitnesses()
-	if missing == 0 || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
+	refused := func(h *bmc.Host) bool { return p.opt.LockOut.RefusedLately(bmc.Host{Levels: h.Levels[:run.Level]}) }
+	missing, old := p.session.MissingWitnesses(), &p.session.Host
+	if missing == 0 && !refused(old) || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
 		return false
 	}
 	h, err := p.opt.Hosts.Find(ctx, run.Target)
@@ -128,7 +129,8 @@ func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool 
 		return false
 	}
 	defer s.Close(ctx)
-	return s.MissingWitnesses() < missing
+	still := s.MissingWitnesses()
+	return still < missing || still == missing && h.SameButAccess(old) && refused(old) && !refused(&h)
 }
 
 // retryAccount tries the credentials again even if they were refused: a person who gives an
@@ -146,6 +148,7 @@ func (p *powerAccess) send(ctx context.Context, run remediate.Run, c bmc.Command
 	if p.session == nil {
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: "send " + c.String(), Addr: run.Target.Address, Err: errNoSession}
 	}
+	p.contradiction = p.heardOn(run) // the session asks its witnesses anew // I26
 	return p.session.Send(ctx, c)
 }
 
@@ -214,12 +217,11 @@ func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading) {
 }
 
 // since is when a person confirmed that the host is off, or when this process first knew of that, if the clock that told the time was
-// ahead. // I16, I26
+// ahead. It is by the monotonic clock: the other one may be set. // I16, I26
 func (p *powerAccess) since(run remediate.Run) time.Time {
 	if at := run.Confirmed.At; !at.Equal(p.confirmedAt) {
-		if p.confirmedAt, p.heardFrom = at, time.Now(); at.Before(p.heardFrom) {
-			p.heardFrom = at
-		}
+		now := time.Now()
+		p.confirmedAt, p.heardFrom = at, now.Add(min(0, at.Sub(now)))
 	}
 	return p.heardFrom
 }
@@ -238,7 +240,7 @@ func (p *powerAccess) checkedOn(run remediate.Run) string {
 		return ""
 	}
 	for _, last := range p.opt.LastChecks(p.opt.Name, run.Target.Host) {
-		if last.Power == bmc.On && last.At.After(p.since(run)) && last.Identity != guard.IdentityDiffers {
+		if last.LastOn.After(p.since(run)) {
 			return fmt.Sprintf("the BMC health check found that power level %d reads On", last.Level+1)
 		}
 	}
@@ -258,12 +260,16 @@ func (p *powerAccess) witnessOn(run remediate.Run) string {
 	return name + " reads On"
 }
 
-// find finds the run's host. The session knows the passwords already, so that no slow API server keeps anybody from asking a BMC. // I26
+// find finds the run's host. What stood in Secrets the session knows already, so that no slow API server keeps anybody from asking a BMC; they
+// are read anew once a BMC has refused an account: a person may have corrected it. // I26
 func (p *powerAccess) find(ctx context.Context, run remediate.Run) (bmc.Host, error) {
 	if s := p.session; s != nil && s.MissingWitnesses() == 0 {
 		h, err := p.opt.Hosts.FindBare(ctx, run.Target)
-		if err != nil || h.SameButAccess(&s.Host) {
-			return s.Host, err
+		if err != nil {
+			return h, err
+		}
+		if h.SameButAccess(&s.Host) && !p.opt.LockOut.RefusedLately(s.Host) {
+			return h.WithSecretsOf(&s.Host), nil
 		}
 	}
 	return p.opt.Hosts.Find(ctx, run.Target)

@@ -284,7 +284,6 @@ func (w *worker) loop(ctx context.Context) {
 		var d decision
 		d.seen, d.backups, d.backup = w.look(ctx)
 		if ctx.Err() != nil { // the look was interrupted, so it proves nothing
-			w.saveContradiction(ctx)
 			return
 		}
 		w.takeOrders(ctx) // a look can be slow
@@ -323,6 +322,9 @@ func (w *worker) loop(ctx context.Context) {
 }
 
 func (w *worker) end(ctx context.Context) {
+	if !w.ownershipLost {
+		w.saveContradiction(ctx)
+	}
 	w.power.drop(ctx, w.run)
 	defer w.unlockNode(ctx) // last: nobody waits for it
 	w.r.mu.Lock()
@@ -505,7 +507,7 @@ func (w *worker) apply(ctx context.Context, ev event.Event, next remediate.Run) 
 }
 
 // saveContradiction saves at once that a power level has read On although a person confirms that the host is off: the look that would show it
-// may take long, and the next process may not read it. // I26
+// may take long or never begin, and the next process may not read it. // I26
 func (w *worker) saveContradiction(ctx context.Context) {
 	on := w.power.heardOn(w.run)
 	if on == "" {

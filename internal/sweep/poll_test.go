@@ -251,19 +251,29 @@ func TestLastChecksAreThoseOfTheList(t *testing.T) {
 		assert.Equal(t, []string{"", ""}, []string{w.result(t, 1).User, w.result(t, 1).PasswordFrom}, "its account is accepted")
 		assert.Equal(t, []string{"fence", "file /etc/fenced/bmc"}, []string{w.result(t, 2).User, w.result(t, 2).PasswordFrom})
 		for n, want := range map[int]hosts.LastCheck{
-			1: {Power: bmc.On, Identity: guard.IdentityMatches},
-			2: {Reason: "BMCAuth"},
-			3: {Power: bmc.On, Identity: guard.IdentityDiffers},
+			1: {Power: bmc.On, Identity: guard.IdentityMatches, Took: w.host(1).takes}, // what counts is when it was asked
+			2: {Reason: "BMCAuth", Took: w.host(2).takes},
+			3: {Power: bmc.On, Identity: guard.IdentityDiffers, Took: w.host(3).takes},
 		} {
 			r := w.result(t, n)
 			last := w.sweep.LastChecks("prod", r.Host)
 			require.Len(t, last, 1)
 			got := last[0]
-			assert.Equal(t, want, hosts.LastCheck{Power: got.Power, Identity: got.Identity, Reason: got.Reason}, r.Host)
+			assert.Equal(t, want, hosts.LastCheck{Took: got.Took, Power: got.Power, Identity: got.Identity, Reason: got.Reason}, r.Host)
 			assert.Equal(t, r.Checked, got.At)
 			assert.Equal(t, r.UUID, got.UUID)
 		}
 		assert.Empty(t, w.sweep.LastChecks("dev", "prod/n-1"))
+
+		on := map[int]time.Time{}
+		for n := range 3 {
+			on[n+1] = w.sweep.LastChecks("prod", fmt.Sprintf("prod/n-%d", n+1))[0].LastOn
+		}
+		assert.Equal(t, map[int]time.Time{1: w.result(t, 1).Checked.Add(-w.host(1).takes), 2: {}, 3: {}}, on, "another machine's says nothing")
+		w.host(1).err = &bmc.Error{Kind: bmc.KindUnreachable, Err: assert.AnError}
+		w.wait(5 * time.Minute)
+		last := w.sweep.LastChecks("prod", "prod/n-1")[0]
+		assert.Equal(t, []any{bmc.Unknown, true}, []any{last.Power, last.LastOn.Equal(on[1]) || last.LastOn.After(on[1])}, "it has been On, whatever became of the BMC")
 	})
 }
 

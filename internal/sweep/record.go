@@ -54,6 +54,7 @@ type results struct {
 	failures    int  // consecutive
 	reportedBad bool // an event has reported that it is not dependable
 	lastGood    time.Time
+	lastOn      time.Time       // when the newest poll began that read the host of the device On
 	latencies   []time.Duration // of the newest successful polls, oldest first
 
 	description *bmc.Description
@@ -108,6 +109,9 @@ func (e *entry) record(a answer) *event.Event {
 		e.results = &first
 	}
 	e.last = lastPoll{At: a.At, Reading: a.Reading, Identity: a.Identity, Err: a.Err}
+	if a.Err == nil && a.Reading.State == bmc.On && a.Identity != guard.IdentityDiffers {
+		e.lastOn = a.At.Add(-a.Reading.Took)
+	}
 	if why, _ := failure(e.last); why != "" {
 		e.failures++
 		if bmc.KindOf(a.Err).RefusesAccount() { // once is enough: BMCs lock accounts

@@ -315,7 +315,7 @@ func (s *Sweep) LastChecks(cluster, host string) (list []hosts.LastCheck) {
 			continue
 		}
 		for _, e := range h.list {
-			c := hosts.LastCheck{Level: e.id.level, Device: e.id.device, At: e.last.At, Power: e.last.Reading.State,
+			c := hosts.LastCheck{Level: e.id.level, Device: e.id.device, At: e.last.At, Took: e.last.Reading.Took, LastOn: e.lastOn, Power: e.last.Reading.State,
 				Identity: e.last.Identity, UUID: e.last.Reading.Identity.UUID}
 			if e.last.Identity != guard.IdentityDiffers && !c.At.IsZero() {
 				c.Reason, c.Problem = failure(e.last)
