@@ -81,6 +81,11 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	}
 	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
+	for _, code := range []reason.Code{reason.SecretMissing, "BMCUnreachable"} {
+		hint := refusalHint(wire.Order{Cluster: "c", Machine: "ns/m"}, code)
+		assert.Contains(t, hint, "fencectl bmc list --cluster c", code)
+		assert.NotContains(t, hint, "bmc test", "it takes no Machine: the command would be refused")
+	}
 	rack := wire.Order{Verb: wire.Hold, Cluster: "c", Group: wire.Group{Rack: "r7"}}
 	assert.Contains(t, refusalHint(rack, reason.NoSuchNode), "kubectl get nodes --show-labels")
 	assert.Contains(t, refusalHint(rack, reason.NotSynced), "fencectl pause --cluster c --reason WHY")

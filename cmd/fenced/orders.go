@@ -453,7 +453,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.Contested:
 		return "hand the check over, or let the other remediator finish (install.md, section 6); " + o.Command("explain") + " shows who"
 	case reason.SecretMissing:
-		return "correct the file or the Secret that it names, then " + o.Command("bmc test")
+		return "correct the file or the Secret that it names, then " + o.TestBMC()
 	case reason.NoHost:
 		return "give the host a BareMetalHost, or an entry in hosts.d; " + o.Command("explain") + " shows what was looked for"
 	case reason.PowerOwner:
@@ -462,7 +462,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		return "repair the BMC, then run " + withReason(o.Command("bmc unfreeze"))
 	}
 	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
-		return o.Command("bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
+		return o.TestBMC() + " shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
 	}
 	return o.Command("explain") + " shows every gate"
 }

@@ -65,14 +65,25 @@ func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }
 
 // Command is a command line of fencectl about what the order is about; the verb may have flags.
 func (o Order) Command(verb string) string {
-	of := " " + o.Node
-	if o.Machine != "" {
+	of := ""
+	switch {
+	case o.Machine != "":
 		of = " --machine " + o.Machine
+	case o.Node != "":
+		of = " " + o.Node
 	}
 	if o.Cluster != "" {
 		of += " --cluster " + o.Cluster
 	}
 	return "fencectl " + verb + of
+}
+
+// TestBMC is the command that shows what the BMCs of what the order is about answer. Those of a Machine cannot be asked by its name.
+func (o Order) TestBMC() string {
+	if o.Machine == "" {
+		return o.Command("bmc test")
+	}
+	return Order{Cluster: o.Cluster}.Command("bmc list")
 }
 
 // ByAdmin reports whether the Actor has the role admin.
