@@ -341,20 +341,26 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		verb wire.Verb
 		out  order.Outcome
 	}{
-		"n-1 is held until 2026-05-01T12:00:00Z":                                                          {wire.Hold, order.Outcome{Until: end}},
-		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                       {wire.Hold, order.Outcome{Earlier: "ada: disk"}},
-		"paused until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {wire.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
-		"paused by this daemon alone":                                                                     {wire.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
-		"resumed, but fencing is still stopped: cluster c is paused":                                      {wire.Resume, order.Outcome{Still: "cluster c is paused"}},
-		"n-1 is no longer held":                                                                           {wire.Release, order.Outcome{}},
-		"n-1 is released from quarantine":                                                                 {wire.Release, order.Outcome{Quarantine: true}},
-		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
-		"run r-1 is closed, and its host stays as it is":                                                  {wire.Abort, order.Outcome{}},
+		"n-1 is held until 2026-05-01T12:00:00Z":                                                                          {wire.Hold, order.Outcome{Until: end}},
+		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                                       {wire.Hold, order.Outcome{Earlier: "ada: disk"}},
+		"paused in all clusters until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {wire.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
+		"paused by this daemon alone":                                                                                     {wire.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
+		"resumed in all clusters, but fencing is still stopped: cluster c is paused":                                      {wire.Resume, order.Outcome{Still: "cluster c is paused"}},
+		"n-1 is no longer held":           {wire.Release, order.Outcome{}},
+		"n-1 is released from quarantine": {wire.Release, order.Outcome{Quarantine: true}},
+		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":                                                        {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
+		"run r-1 is closed, and its host stays as it is":                                                                                                    {wire.Abort, order.Outcome{}},
 		"record r-1 is given up: fenced looks no more after Reboot ns/n-1; if that object exists, nobody else acts on its target until you have deleted it": {wire.Abort, order.Outcome{Asked: "Reboot ns/n-1"}},
 		"disarmed: fenced begins no run by itself; open runs go on":                                                                                         {wire.Disarm, order.Outcome{}},
 		"cluster c is not armed: nothing changed":                                                                                                           {wire.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
 	} {
 		assert.Equal(t, want, orders[c.verb].outcome(wire.Order{Verb: c.verb, Node: "n-1", Run: "r-1", AsIs: true}, c.out))
+	}
+	for verb, want := range map[wire.Verb]string{
+		wire.Pause: "paused in cluster lab", wire.Resume: "resumed in cluster lab; the quiet period begins",
+		wire.Disarm: "disarmed in cluster lab: fenced begins no run by itself; open runs go on",
+	} {
+		assert.Equal(t, want, orders[verb].outcome(wire.Order{Verb: verb, Cluster: "lab"}, order.Outcome{}), "FENCED_CLUSTER may have named it, and nobody thinks of that")
 	}
 }
 

@@ -41,7 +41,7 @@ var orders = map[wire.Verb]orderRow{
 	wire.ConfirmOff:  {control.confirmOff, confirmMessage, confirmEffect},
 	wire.Hold:        {byEngine((*engine.Engine).Hold), holdMessage, nil},
 	wire.Release:     {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
-	wire.Pause:       {byEngine((*engine.Engine).Pause), func(_ wire.Order, out order.Outcome) string { return stopMessage("paused", out) }, nil},
+	wire.Pause:       {byEngine((*engine.Engine).Pause), func(o wire.Order, out order.Outcome) string { return stopMessage("paused"+o.InClusters(), out) }, nil},
 	wire.Resume:      {byEngine((*engine.Engine).Resume), resumeMessage, nil},
 	wire.Arm:         {arming(engine.Arming.Arm), armMessage, armEffect},
 	wire.Disarm:      {arming(engine.Arming.Disarm), disarmMessage, nil},
@@ -147,11 +147,14 @@ func (c control) setLogLevel(o wire.Order) (wire.OrderResult, error) {
 	return wire.OrderResult{Message: fmt.Sprintf("the log level was %s and is %s, until fenced is reloaded or restarted", before, o.Level)}, nil
 }
 
-func disarmMessage(_ wire.Order, out order.Outcome) string {
+func disarmMessage(o wire.Order, out order.Outcome) string {
 	if out.Unchanged != "" {
 		return out.Unchanged + ": nothing changed"
 	}
-	return "disarmed: fenced begins no run by itself; open runs go on"
+	if o.Cluster == "" { // the only one
+		return "disarmed: fenced begins no run by itself; open runs go on"
+	}
+	return "disarmed" + o.InClusters() + ": fenced begins no run by itself; open runs go on"
 }
 
 func armMessage(o wire.Order, out order.Outcome) string {
@@ -174,16 +177,16 @@ func armEffect(o wire.Order) []string {
 	}
 }
 
-func resumeMessage(_ wire.Order, out order.Outcome) string {
+func resumeMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Unchanged != "" && out.Still != "":
 		return out.Unchanged + "; fencing is still stopped: " + out.Still
 	case out.Unchanged != "":
 		return out.Unchanged + ": nothing changed"
 	case out.Still != "":
-		return "resumed, but fencing is still stopped: " + out.Still
+		return "resumed" + o.InClusters() + ", but fencing is still stopped: " + out.Still
 	}
-	return "resumed; the quiet period begins"
+	return "resumed" + o.InClusters() + "; the quiet period begins"
 }
 
 // stopMessage says how long a stop binds, and whether it outlives the daemon.

@@ -78,6 +78,14 @@ func (o Order) Command(verb string) string {
 	return "fencectl " + verb + of
 }
 
+// InClusters says where an order to pause or resume applies.
+func (o Order) InClusters() string {
+	if o.Cluster == "" {
+		return " in all clusters"
+	}
+	return " in cluster " + o.Cluster
+}
+
 // TestBMC is the command that shows what the BMCs of what the order is about answer. Those of a Machine cannot be asked by its name.
 func (o Order) TestBMC() string {
 	if o.Machine == "" {
