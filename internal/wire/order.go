@@ -56,6 +56,7 @@ type Order struct {
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
 	Level   string `json:"level,omitempty"`   // log-level: one of LogLevels
 	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
+	Shown   string `json:"shown,omitempty"`   // enroll: that of the dry run; it is refused if it would enroll anything else
 	Group          // hold, release: in place of Node
 }
 
@@ -146,6 +147,8 @@ type OrderResult struct {
 	Effect []string `json:"effect,omitempty"`
 	// Evidence is what is known about a host that a person confirms to be off.
 	Evidence []string `json:"evidence,omitempty"`
+	// Shown names the devices, and the machines behind them, that a dry run of enroll showed.
+	Shown string `json:"shown,omitempty"`
 	// Target is what a dry run of a fence found about its target.
 	Target *OrderTarget `json:"target,omitempty"`
 	// Plan is what would be fenced after a dry run of arm, as soon as the quiet period is over.
