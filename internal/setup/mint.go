@@ -184,7 +184,7 @@ func (s *Survey) Next(o *Options) []Step {
 			"sudo fencectl bmc enroll " + enroll[0] + ` --reason "checked in the rack"`})
 	}
 	if o.Rights == RightsObserve {
-		return append(steps, Step{"See what fenced sees. With these rights it can fence nothing: before you arm it, run init with --rights evaluate --force, and step 1 again",
+		return append(steps, Step{"See what fenced sees. With these rights it can fence nothing: before you arm it, run init with --rights evaluate --force, put back what you changed in the files (the old ones are beside them, as *.old), and do step 1 again",
 			"sudo fencectl status -o wide"})
 	}
 	return append(steps,
