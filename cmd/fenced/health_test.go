@@ -323,6 +323,14 @@ func constants(t *testing.T, file, typ string) (list []string) {
 	return list
 }
 
+// TestMetricsTellOfFilesWithAnError: such a cluster is armed, owned and seen, and nothing begins there.
+func TestMetricsTellOfFilesWithAnError(t *testing.T) {
+	now := scrape(t, metricsOf([]engine.ClusterStatus{{Name: "prod", Armed: true, FilesRefused: "policies.d/a.yaml:1: no YAML"}, {Name: "lab"}}, nil).registry)
+	assert.InDelta(t, 1, now[`fenced_files_refused{cluster="prod"}`], 0)
+	assert.Contains(t, now, `fenced_files_refused{cluster="lab"}`)
+	assert.Zero(t, now[`fenced_files_refused{cluster="lab"}`])
+}
+
 // increase() does not see a series begin, so each one that can be listed is there before anything happens.
 func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	now := scrape(t, metricsOf([]engine.ClusterStatus{{Name: "prod"}}, map[sweep.Group]int{{Cluster: "prod", Driver: bmc.DriverIPMI, State: sweep.StateOK}: 0}).registry)
