@@ -334,6 +334,21 @@ func TestNextOfARunThatRests(t *testing.T) {
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
 }
 
+// TestClusterThatWasNeverSeenHidesNoOther: its Nodes are not known, and those of the others are listed. Whoever names it is refused.
+func TestClusterThatWasNeverSeenHidesNoOther(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{},
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t) // it does not run yet
+	c := control{engine: e, surveys: newSurveys()}
+	c.surveys.ended, c.surveys.shared = time.Now(), time.Hour // no BMC is asked for
+	assert.Equal(t, []string{"prod"}, must.Do(c.Nodes(t.Context(), wire.NodesFilter{Most: 5}))(t).Unseen)
+	_, err := c.Nodes(t.Context(), wire.NodesFilter{Cluster: "prod"})
+	var unseen *api.Error
+	require.ErrorAs(t, err, &unseen)
+	assert.Equal(t, "NotSynced", unseen.Code)
+}
+
 // What a person hears of a stop says whose it is, how long it binds, and what still does.
 func TestStopsAreAnsweredInASentence(t *testing.T) {
 	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
