@@ -495,8 +495,17 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	c.Refused(wire.Order{Verb: wire.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
 		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
 	c.Refused(wire.Order{Verb: wire.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	c.engine = must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{},
+		Clusters: []engine.ClusterOptions{{Name: "only", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t)
+	c.Refused(wire.Order{Verb: wire.Fence, Node: "n-1", Actor: "ada"}, &api.Error{Status: 422, Message: "it is protected"})
+	c.Refused(wire.Order{Verb: wire.Pause, Actor: "ada"}, &api.Error{Status: 403, Message: "it needs role operator"})
 	require.NoError(t, a.close())
 	all := entries(t, path)
+	assert.Empty(t, all[len(all)-1].Cluster, "all are meant")
+	assert.Equal(t, "only", all[len(all)-2].Cluster, "nobody has to name it, and who reads the log of a cluster looks for it")
+	all = all[:len(all)-2]
 	assert.Equal(t, "failed: retry by ada: it took too long", all[len(all)-1].Message)
 	e := all[len(all)-2]
 	e.Seq, e.At = 0, time.Time{}
