@@ -255,12 +255,6 @@ func (c *Client) openStream(ctx context.Context, path string, q url.Values) (*ht
 		return nil, err
 	}
 	if resp.StatusCode == http.StatusOK {
-		b := resp.Body.(*body)
-		b.whole() // it may be silent for days
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{b.ReadCloser, b} // who reads it says what its end means
 		return resp, nil
 	}
 	text, err := readAnswer(resp)

@@ -178,6 +178,15 @@ func TestSilentDaemonIsTold(t *testing.T) {
 
 // TestDaemonThatFallsSilentInItsAnswerIsTold: it was stopped in the middle, and nobody waits for it for ever.
 func TestDaemonThatFallsSilentInItsAnswerIsTold(t *testing.T) {
+	fallsSilent(t, func(ctx context.Context, c *Client) error { return c.Export(ctx, io.Discard) })
+	err := fallsSilent(t, func(ctx context.Context, c *Client) error {
+		_, err := c.Do(ctx, wire.Order{Verb: wire.Pause, Reason: "storm"})
+		return err
+	})
+	assert.Contains(t, err.Error(), "the order was sent, and fenced may carry it out")
+}
+
+func fallsSilent(t *testing.T, ask func(context.Context, *Client) error) error {
 	socket := filepath.Join(shortDir(t), "s")
 	ln := must.Do(net.Listen("unix", socket))(t)
 	defer ln.Close()
@@ -194,10 +203,10 @@ func TestDaemonThatFallsSilentInItsAnswerIsTold(t *testing.T) {
 	c.silence, c.reply = 20*time.Millisecond, 20*time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := c.Do(ctx, wire.Order{Verb: wire.Pause, Reason: "storm"})
+	err := ask(ctx, c)
 	require.ErrorIs(t, err, ErrSilent)
 	require.ErrorIs(t, err, ErrUnreachable)
-	assert.Contains(t, err.Error(), "the order was sent, and fenced may carry it out")
+	return err
 }
 
 // An order that takes long is waited for as long as fenced answers anything.
