@@ -176,7 +176,7 @@ func (s *Survey) Next(o *Options) []Step {
 	check, start := "sudo fenced --check-config", "sudo systemctl enable --now fenced"
 	if dir != "/etc/fenced" {
 		check += " --config " + dir + "/fenced.yaml"
-		start = "sudo cp -RT " + dir + " /etc/fenced && " + start
+		start = "sudo cp -RTi " + dir + " /etc/fenced && " + start
 	}
 	steps = append(steps, Step{"Check the files", check}, Step{"Start fenced; it looks, and begins nothing", start})
 	if len(enroll) > 0 {
