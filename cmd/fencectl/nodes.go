@@ -43,7 +43,9 @@ func (c *cli) nodes(ctx context.Context) error {
 	}
 	list := rep.Value.Nodes
 	covered := map[string]bool{} // clusters
+	var names []string
 	for i := range list {
+		names = append(names, list[i].Name())
 		covered[list[i].Cluster] = covered[list[i].Cluster] || len(list[i].Checks) > 0
 	}
 	degraded := len(rep.Value.Unseen) > 0 || slices.ContainsFunc(list, func(n wire.Node) bool { return n.IsGap() || !covered[n.Cluster] })
@@ -52,7 +54,7 @@ func (c *cli) nodes(ctx context.Context) error {
 			fmt.Fprintf(c.out, "%s cluster %s: fencectl status says why\n", c.painter(c.out).paint(yellow, "not seen:"), escapeControl(cluster))
 		}
 		return c.nodeTable(list)
-	})
+	}, names...)
 }
 
 func (c *cli) nodeTable(list []wire.Node) error {
