@@ -100,6 +100,17 @@ func TestImageFences(t *testing.T) {
 	}
 }
 
+// TestImageKnowsTimeZones: it has no files of them, and a maintenance window in a zone would be an error, with which nothing begins.
+func TestImageKnowsTimeZones(t *testing.T) {
+	asroot.Need(t, "change the root directory")
+	cmd := exec.Command("chroot", filepath.Join(imageBundle(t), "rootfs"), "/usr/bin/fencectl", "simulate", "--objects", "-")
+	cmd.Stdin = strings.NewReader(`{apiVersion: fenced.io/v1alpha1, kind: FencePolicy, metadata: {name: racks}, spec: {nodeSelector: {matchLabels: {rack: r1}},
+unhealthyConditions: [{type: Ready, status: Unknown, timeout: 60s}], maintenanceWindows: [{schedule: "CRON_TZ=Europe/Berlin 0 2 * * *", duration: 30m}]}}`)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Regexp(t, `FencePolicy racks .*: (Active|Paused)`, string(out))
+}
+
 // ironic is a Deployment with what the patch meets.
 const ironic = `apiVersion: apps/v1
 kind: Deployment

@@ -165,7 +165,7 @@ func docPages(t *testing.T) []string {
 // installed with the daemon against the administrator's will.
 func TestRPMNeedsNoDriver(t *testing.T) {
 	rpm := rpmFile(t)
-	require.Equal(t, "ipmitool\n", output(t, "rpm", "-qp", "--recommends", rpm))
+	require.Equal(t, "ipmitool\ntzdata\n", output(t, "rpm", "-qp", "--recommends", rpm))
 	require.Equal(t, "fence-agents-all\n", output(t, "rpm", "-qp", "--suggests", rpm))
 	requires := output(t, "rpm", "-qp", "--requires", rpm)
 	require.NotRegexp(t, "ipmitool|fence-agents", requires)

@@ -71,6 +71,17 @@ func TestUnitLeavesNoCore(t *testing.T) {
 	require.Regexp(t, `(?m)^LimitCORE=0$`, string(unit))
 }
 
+// TestUnitIsStartedAgainForEver: what a start needs may be away for longer than any number of tries: the quorum of an etcd on hosts that
+// boot for minutes, a disk that is full. A host that a run has left off comes back only if the daemon does.
+func TestUnitIsStartedAgainForEver(t *testing.T) {
+	for _, file := range []string{"systemd/fenced.service", "image/fenced.container"} {
+		unit := string(must.Do(os.ReadFile(file))(t))
+		require.Regexp(t, `(?m)^StartLimitIntervalSec=0$`, unit, file)
+		require.Regexp(t, `(?m)^Restart=always$`, unit, file)
+		require.Regexp(t, `(?m)^RestartPreventExitStatus=78$`, unit, "what no other start can cure: %s", file)
+	}
+}
+
 // TestUnitBoundsTheMemory: what others write fills the memory of the daemon, and not that of its host. The document
 // says which figures the bounds come from.
 func TestUnitBoundsTheMemory(t *testing.T) {

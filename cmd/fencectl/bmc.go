@@ -307,7 +307,8 @@ func (c *cli) bmcEnroll(ctx context.Context, order wire.Order, yes bool) error {
 		if !isTerminal(c.in) {
 			return usageError(errors.New("bmc enroll asks for "+nameOf(order)+" on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, order.Reason))
 		}
-		if err := c.confirmEnroll(ctx, order); err != nil {
+		var err error
+		if order.Shown, err = c.confirmEnroll(ctx, order); err != nil {
 			return err
 		}
 	}
@@ -318,15 +319,15 @@ func (c *cli) bmcEnroll(ctx context.Context, order wire.Order, yes bool) error {
 	return c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) })
 }
 
-// confirmEnroll shows what would be stored, and asks the person to type the name.
-func (c *cli) confirmEnroll(ctx context.Context, o wire.Order) error {
+// confirmEnroll shows what would be stored, and asks the person to type the name. The order is then about what was shown.
+func (c *cli) confirmEnroll(ctx context.Context, o wire.Order) (shown string, err error) {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return requestError("enroll the BMCs of "+o.Of(), err)
+		return "", requestError("enroll the BMCs of "+o.Of(), err)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
-		return err
+		return "", err
 	}
-	return c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
+	return rep.Value.Shown, c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
 }

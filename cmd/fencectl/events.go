@@ -80,7 +80,7 @@ func (c *cli) printEvents(ctx context.Context, follow bool) error {
 		if err != nil {
 			return requestError("read the events", err)
 		}
-		if c.cluster != "" && e.Cluster != c.cluster {
+		if !c.isAbout(e) {
 			continue
 		}
 		if err := c.printOneEvent(e); err != nil {
@@ -88,6 +88,12 @@ func (c *cli) printEvents(ctx context.Context, follow bool) error {
 		}
 	}
 	return nil
+}
+
+// isAbout says whether an event concerns the cluster of --cluster, as one without a cluster does: a pause of all, an audit log that cannot
+// be written.
+func (c *cli) isAbout(e wire.Event) bool {
+	return c.cluster == "" || e.Cluster == "" || e.Cluster == c.cluster
 }
 
 func (c *cli) printOneEvent(e wire.Event) error {

@@ -85,13 +85,26 @@ func parseUntil(text string, now time.Time) (time.Duration, error) {
 		if wrong != nil {
 			return 0, fmt.Errorf("%q is no time like 18:00, 2026-01-31T18:00:00Z or 2026-01-31T18:00:00+01:00", text)
 		}
-		end = time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
-		if !end.After(now) {
-			end = time.Date(now.Year(), now.Month(), now.Day()+1, clock.Hour(), clock.Minute(), 0, 0, now.Location())
+		if end = on(now, 0, clock); !end.After(now) {
+			end = on(now, 1, clock)
 		}
 	}
 	if !end.After(now) {
 		return 0, fmt.Errorf("%s is over", text)
 	}
 	return end.Sub(now), nil
+}
+
+// on is a time of the day so many days later. Of one that there is twice it is the second, and for one that is left out, because the clock
+// is set forward, a later one: no stop ends early.
+func on(now time.Time, days int, clock time.Time) time.Time {
+	in := func(zone *time.Location) time.Time {
+		return time.Date(now.Year(), now.Month(), now.Day()+days, clock.Hour(), clock.Minute(), 0, 0, zone)
+	}
+	at := in(now.Location())
+	again, want := at.Add(time.Hour), in(time.UTC).Format(time.DateTime)
+	if at.Format(time.DateTime) < want || again.Format(time.DateTime) == want {
+		return again
+	}
+	return at
 }

@@ -40,8 +40,9 @@ Without --kubeconfig it takes $KUBECONFIG, or the first of ~/.kube/config,
 /etc/kubernetes/admin.conf, /etc/rancher/k3s/k3s.yaml and /etc/rancher/rke2/rke2.yaml that
 exists. --cluster gives the name of the cluster in fenced.yaml (default: prod).
 
-A file that exists stays as it is, and then nothing is written: see --force. Only the
-fenced.yaml of the package that nobody has changed is replaced.
+A file that exists stays as it is, and then nothing is written: see --force, which keeps
+what it replaces as FILE.TIME.old. Only the fenced.yaml of the package that nobody has
+changed is replaced.
 
 The script makes the namespace fenced. If it exists already and the script did not make it,
 nothing is written: whoever administers that namespace could take the rights of fenced. See
@@ -78,7 +79,7 @@ func newInitCommand(c *cli) *cobra.Command {
 	flags.StringVar(&m.Namespace, "management-namespace", "", "Cluster API: use only this namespace of the management cluster")
 	flags.StringVar(&m.ClusterName, "cluster-name", "", "Cluster API: name of the Cluster object, if the management cluster has several")
 	flags.StringVar(&o.Dir, "output-dir", defaultDir, "directory for the files")
-	flags.BoolVar(&o.force, "force", false, "replace files that exist")
+	flags.BoolVar(&o.force, "force", false, "replace files that exist, and keep the old ones beside them")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "look at the cluster and write nothing")
 	flags.StringVar(&o.rights, "rights", string(setup.RightsEvaluate), "evaluate: enough to fence once armed; observe: read only")
 	flags.DurationVar(&o.TokenDuration, "token-duration", 0, "life of the token, for example 720h; 0: it does not expire")
@@ -118,9 +119,11 @@ func (c *cli) initialize(ctx context.Context, o *initOptions) error {
 		return err
 	}
 	if !o.dryRun {
-		if err := writeFiles(o.Dir, files, o.force); err != nil {
+		kept, err := writeFiles(o.Dir, files, o.force)
+		if err != nil {
 			return err
 		}
+		files = append(files, kept...)
 	}
 	r := initResult{Survey: s, Distribution: s.Distribution(), Written: !o.dryRun, Next: s.Next(&o.Options)}
 	for i, n := range r.Nodes {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/configs"
 	"github.com/fenced/fenced/internal/config"
@@ -26,12 +27,13 @@ type writer struct {
 	gid int // -1: that of this process; then only this user may read
 }
 
-// writeFiles writes all files or, if one exists that it may not replace, none.
-func writeFiles(dir string, files []setup.File, force bool) error {
+// writeFiles writes all files or, if one exists that it may not replace, none. What somebody may have written into one that it replaces
+// is kept beside it.
+func writeFiles(dir string, files []setup.File, force bool) (kept []setup.File, err error) {
 	w := writer{dir: dir, gid: -1}
 	if g, err := user.LookupGroup(serviceGroup); err == nil && os.Geteuid() == 0 {
 		if w.gid, err = strconv.Atoi(g.Gid); err != nil {
-			return fmt.Errorf("init: the group %s has the id %q: %w", serviceGroup, g.Gid, err)
+			return nil, fmt.Errorf("init: the group %s has the id %q: %w", serviceGroup, g.Gid, err)
 		}
 	}
 	replace := map[string]bool{}
@@ -41,7 +43,7 @@ func writeFiles(dir string, files []setup.File, force bool) error {
 		switch _, err := os.Lstat(path); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return fmt.Errorf("init: %w", err)
+			return nil, fmt.Errorf("init: %w", err)
 		case force, f.Path == "fenced.yaml" && isUnchanged(path):
 			replace[path] = true
 		default:
@@ -49,19 +51,27 @@ func writeFiles(dir string, files []setup.File, force bool) error {
 		}
 	}
 	if len(exist) > 0 {
-		return &exitError{code: exitConflict, err: fmt.Errorf("init: nothing was written: %s exists already", strings.Join(exist, ", ")), hint: []string{
-			"--output-dir DIR writes to another directory, --dry-run only shows what was seen, --force replaces the files"}}
+		return nil, &exitError{code: exitConflict, err: fmt.Errorf("init: nothing was written: %s exists already", strings.Join(exist, ", ")), hint: []string{
+			"--output-dir DIR writes to another directory, --dry-run only shows what was seen, --force replaces the files, and keeps the old ones beside them"}}
 	}
 	if err := w.makeTree(); err != nil {
-		return fmt.Errorf("init: %w", err)
+		return nil, fmt.Errorf("init: %w", err)
 	}
+	now := time.Now().UTC().Format("20060102T150405Z")
 	for _, f := range files {
 		path := filepath.Join(dir, f.Path)
+		if replace[path] && !isUnchanged(path) && !holds(path, f.Text) {
+			old := f.Path + "." + now + ".old"
+			if err := os.Link(path, filepath.Join(dir, old)); err != nil {
+				return kept, fmt.Errorf("init: keep what stands in %s: %w", path, err)
+			}
+			kept = append(kept, setup.File{Path: old, What: "what stood there before"})
+		}
 		if err := w.put(path, f, replace[path]); err != nil {
-			return fmt.Errorf("init: write %s: %w", path, err)
+			return kept, fmt.Errorf("init: write %s: %w", path, err)
 		}
 	}
-	return nil
+	return kept, nil
 }
 
 // checkFiles reads the configuration as the daemon will, before it is written: what --check-config would refuse is told
@@ -98,13 +108,16 @@ func checkFiles(dir string, files []setup.File) (err error) {
 
 // isUnchanged says whether a file is the fenced.yaml of the package as it was installed: nobody's work,
 // and kept in /usr/share/fenced.
-func isUnchanged(path string) bool {
+func isUnchanged(path string) bool { return holds(path, configs.Reference) }
+
+// holds says whether a file is a regular one with this text.
+func holds(path string, want []byte) bool {
 	fi, err := os.Lstat(path)
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() != int64(len(configs.Reference)) {
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() != int64(len(want)) {
 		return false
 	}
 	text, err := os.ReadFile(path)
-	return err == nil && bytes.Equal(text, configs.Reference)
+	return err == nil && bytes.Equal(text, want)
 }
 
 // put writes one file in one step: a reader sees the whole file or none. Without replace, a file that has

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // also where the host knows no zones
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -150,6 +151,31 @@ func TestParseDays(t *testing.T) {
 }
 
 // A time of the day is the next one, by the clock here; what is over is refused.
+// A time of the day that there is twice in the night when summer ends, or not at all when it begins, ends no hold early.
+func TestUntilWhenTheClockChanges(t *testing.T) {
+	for _, c := range []struct {
+		zone       string
+		from, want string
+		text       string
+	}{
+		{"America/New_York", "2026-03-08T00:00:00-05:00", "2026-03-08T03:30:00-04:00", "02:30"},
+		{"America/Havana", "2026-03-07T22:00:00-05:00", "2026-03-08T01:30:00-04:00", "00:30"},
+		{"Europe/Berlin", "2026-03-29T00:00:00+01:00", "2026-03-29T03:30:00+02:00", "02:30"},
+		{"America/New_York", "2026-11-01T00:00:00-04:00", "2026-11-01T01:30:00-05:00", "01:30"},
+		{"Europe/Berlin", "2026-10-25T00:00:00+02:00", "2026-10-25T02:30:00+01:00", "02:30"},
+		{"Europe/Berlin", "2026-10-25T00:00:00+02:00", "2026-10-25T03:30:00+01:00", "03:30"},
+	} {
+		from, err := time.Parse(time.RFC3339, c.from)
+		require.NoError(t, err)
+		zone, err := time.LoadLocation(c.zone)
+		require.NoError(t, err)
+		from = from.In(zone)
+		length, err := parseUntil(c.text, from)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, from.Add(length).Format(time.RFC3339), "%+v", c)
+	}
+}
+
 func TestUntil(t *testing.T) {
 	now := time.Date(2026, 1, 31, 17, 30, 0, 0, time.FixedZone("here", 3600))
 	for text, want := range map[string]time.Duration{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,8 +29,8 @@ that guards.zoneKey and guards.rackKey name.
 FENCEABLE is yes, no, unknown (its BMC was not checked since the daemon started), or
 "not asked" (its checks ask for something else than its power).
 
-The exit status is 2 if a check covers a node that could not be fenced, or if no check
-covers any node of a cluster.`,
+The exit status is 2 if a check covers a node that could not be fenced, if no check
+covers any node of a cluster, or if fenced has not seen a cluster since it started.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.nodes(cmd.Context()) },
 	}
@@ -42,11 +43,18 @@ func (c *cli) nodes(ctx context.Context) error {
 	}
 	list := rep.Value.Nodes
 	covered := map[string]bool{} // clusters
+	var names []string
 	for i := range list {
+		names = append(names, list[i].Name())
 		covered[list[i].Cluster] = covered[list[i].Cluster] || len(list[i].Checks) > 0
 	}
-	degraded := slices.ContainsFunc(list, func(n wire.Node) bool { return n.IsGap() || !covered[n.Cluster] })
-	return c.printDegraded(degraded, rep.Body, func() error { return c.nodeTable(list) })
+	degraded := len(rep.Value.Unseen) > 0 || slices.ContainsFunc(list, func(n wire.Node) bool { return n.IsGap() || !covered[n.Cluster] })
+	return c.printDegraded(degraded, rep.Body, func() error {
+		for _, cluster := range rep.Value.Unseen {
+			fmt.Fprintf(c.out, "%s cluster %s: fencectl status says why\n", c.painter(c.out).paint(yellow, "not seen:"), escapeControl(cluster))
+		}
+		return c.nodeTable(list)
+	}, names...)
 }
 
 func (c *cli) nodeTable(list []wire.Node) error {

@@ -166,7 +166,7 @@ func (f *follower) read(ctx context.Context) error {
 		}
 		f.lastFailure = ""
 		for _, e := range append(f.place.gap(e), e) {
-			if f.c.cluster != "" && e.Cluster != "" && e.Cluster != f.c.cluster {
+			if !f.c.isAbout(e) {
 				continue
 			}
 			if err := f.deliver(ctx, e); err != nil {

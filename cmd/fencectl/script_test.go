@@ -248,6 +248,9 @@ func (d *scripted) Do(_ context.Context, o wire.Order) (wire.OrderResult, error)
 	if o.Typed != "" {
 		fmt.Fprintf(d.orders, " typed=%s", o.Typed)
 	}
+	if o.Shown != "" {
+		fmt.Fprintf(d.orders, " shown=%q", o.Shown)
+	}
 	fmt.Fprintln(d.orders)
 	if o.DryRun {
 		return d.DryRun, d.fault()

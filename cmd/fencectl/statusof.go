@@ -56,12 +56,12 @@ func (c *cli) readTarget(ctx context.Context, of string) (s targetStatus, err er
 			}
 		}
 	}
-	bmcs, err := c.client().BMCsOf(ctx, s.Cluster, s.Node)
+	bmcs, err := c.client().BMCsOf(ctx, s.Cluster, cmp.Or(s.Node, s.Machine))
 	if err != nil {
 		return s, err
 	}
 	for _, b := range bmcs.Value.BMCs {
-		if b.Node != "" && b.Node == s.Node {
+		if b.Node != "" && b.Node == s.Node || s.Node == "" && b.Machine != "" && b.Machine == s.Machine {
 			s.BMCs = append(s.BMCs, b)
 		}
 	}
@@ -93,7 +93,7 @@ func (s targetStatus) next() string {
 	case slices.ContainsFunc(s.Holds, func(h wire.HoldStatus) bool { return h.Quarantine }):
 		return o.Command("release") + " --reason WHY"
 	case bad >= 0 && !s.BMCs[bad].Dependable:
-		return o.Command("bmc test")
+		return o.TestBMC()
 	}
 	return o.Command("explain")
 }

@@ -81,6 +81,11 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	}
 	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
+	for _, code := range []reason.Code{reason.SecretMissing, "BMCUnreachable"} {
+		hint := refusalHint(wire.Order{Cluster: "c", Machine: "ns/m"}, code)
+		assert.Contains(t, hint, "fencectl bmc list --cluster c", code)
+		assert.NotContains(t, hint, "bmc test", "it takes no Machine: the command would be refused")
+	}
 	rack := wire.Order{Verb: wire.Hold, Cluster: "c", Group: wire.Group{Rack: "r7"}}
 	assert.Contains(t, refusalHint(rack, reason.NoSuchNode), "kubectl get nodes --show-labels")
 	assert.Contains(t, refusalHint(rack, reason.NotSynced), "fencectl pause --cluster c --reason WHY")
@@ -329,6 +334,21 @@ func TestNextOfARunThatRests(t *testing.T) {
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
 }
 
+// TestClusterThatWasNeverSeenHidesNoOther: its Nodes are not known, and those of the others are listed. Whoever names it is refused.
+func TestClusterThatWasNeverSeenHidesNoOther(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	e := must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{},
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t) // it does not run yet
+	c := control{engine: e, surveys: newSurveys()}
+	c.surveys.ended, c.surveys.shared = time.Now(), time.Hour // no BMC is asked for
+	assert.Equal(t, []string{"prod"}, must.Do(c.Nodes(t.Context(), wire.NodesFilter{Most: 5}))(t).Unseen)
+	_, err := c.Nodes(t.Context(), wire.NodesFilter{Cluster: "prod"})
+	var unseen *api.Error
+	require.ErrorAs(t, err, &unseen)
+	assert.Equal(t, "NotSynced", unseen.Code)
+}
+
 // What a person hears of a stop says whose it is, how long it binds, and what still does.
 func TestStopsAreAnsweredInASentence(t *testing.T) {
 	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -336,20 +356,26 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		verb wire.Verb
 		out  order.Outcome
 	}{
-		"n-1 is held until 2026-05-01T12:00:00Z":                                                          {wire.Hold, order.Outcome{Until: end}},
-		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                       {wire.Hold, order.Outcome{Earlier: "ada: disk"}},
-		"paused until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {wire.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
-		"paused by this daemon alone":                                                                     {wire.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
-		"resumed, but fencing is still stopped: cluster c is paused":                                      {wire.Resume, order.Outcome{Still: "cluster c is paused"}},
-		"n-1 is no longer held":                                                                           {wire.Release, order.Outcome{}},
-		"n-1 is released from quarantine":                                                                 {wire.Release, order.Outcome{Quarantine: true}},
-		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
-		"run r-1 is closed, and its host stays as it is":                                                  {wire.Abort, order.Outcome{}},
+		"n-1 is held until 2026-05-01T12:00:00Z":                                                                          {wire.Hold, order.Outcome{Until: end}},
+		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                                       {wire.Hold, order.Outcome{Earlier: "ada: disk"}},
+		"paused in all clusters until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {wire.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
+		"paused by this daemon alone":                                                                                     {wire.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
+		"resumed in all clusters, but fencing is still stopped: cluster c is paused":                                      {wire.Resume, order.Outcome{Still: "cluster c is paused"}},
+		"n-1 is no longer held":           {wire.Release, order.Outcome{}},
+		"n-1 is released from quarantine": {wire.Release, order.Outcome{Quarantine: true}},
+		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":                                                        {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
+		"run r-1 is closed, and its host stays as it is":                                                                                                    {wire.Abort, order.Outcome{}},
 		"record r-1 is given up: fenced looks no more after Reboot ns/n-1; if that object exists, nobody else acts on its target until you have deleted it": {wire.Abort, order.Outcome{Asked: "Reboot ns/n-1"}},
 		"disarmed: fenced begins no run by itself; open runs go on":                                                                                         {wire.Disarm, order.Outcome{}},
 		"cluster c is not armed: nothing changed":                                                                                                           {wire.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
 	} {
 		assert.Equal(t, want, orders[c.verb].outcome(wire.Order{Verb: c.verb, Node: "n-1", Run: "r-1", AsIs: true}, c.out))
+	}
+	for verb, want := range map[wire.Verb]string{
+		wire.Pause: "paused in cluster lab", wire.Resume: "resumed in cluster lab; the quiet period begins",
+		wire.Disarm: "disarmed in cluster lab: fenced begins no run by itself; open runs go on",
+	} {
+		assert.Equal(t, want, orders[verb].outcome(wire.Order{Verb: verb, Cluster: "lab"}, order.Outcome{}), "FENCED_CLUSTER may have named it, and nobody thinks of that")
 	}
 }
 
@@ -469,8 +495,17 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	c.Refused(wire.Order{Verb: wire.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
 		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
 	c.Refused(wire.Order{Verb: wire.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	c.engine = must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{},
+		Clusters: []engine.ClusterOptions{{Name: "only", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t)
+	c.Refused(wire.Order{Verb: wire.Fence, Node: "n-1", Actor: "ada"}, &api.Error{Status: 422, Message: "it is protected"})
+	c.Refused(wire.Order{Verb: wire.Pause, Actor: "ada"}, &api.Error{Status: 403, Message: "it needs role operator"})
 	require.NoError(t, a.close())
 	all := entries(t, path)
+	assert.Empty(t, all[len(all)-1].Cluster, "all are meant")
+	assert.Equal(t, "only", all[len(all)-2].Cluster, "nobody has to name it, and who reads the log of a cluster looks for it")
+	all = all[:len(all)-2]
 	assert.Equal(t, "failed: retry by ada: it took too long", all[len(all)-1].Message)
 	e := all[len(all)-2]
 	e.Seq, e.At = 0, time.Time{}

@@ -24,6 +24,7 @@ type gauges struct {
 
 	armed    *prometheus.Desc
 	paused   *prometheus.Desc
+	unread   *prometheus.Desc
 	owner    *prometheus.Desc
 	epoch    *prometheus.Desc
 	viewAt   *prometheus.Desc
@@ -61,6 +62,7 @@ func newGauges(status func() []engine.ClusterStatus, tally func() (map[sweep.Gro
 	}
 	g.armed = describe("fenced_armed", "1 when fenced acts without orders from people: on what checks find, or on requests.", "cluster")
 	g.paused = describe("fenced_paused", "1 while a person paused the cluster.", "cluster")
+	g.unread = describe("fenced_files_refused", "1 while nothing begins in the cluster, because a file of policies.d or hosts.d has an error.", "cluster")
 	g.owner = describe("fenced_owner", "1 while this instance may act on the cluster.", "cluster")
 	g.epoch = describe("fenced_epoch", "Grows each time the cluster changes hands; 0 = nobody owns it.", "cluster")
 	g.viewAt = describe("fenced_view_timestamp_seconds", "Unix time at which the view of the cluster was last proven to be as new as the API; 0 = never since the start.", "cluster")
@@ -100,6 +102,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		set(g.armed, boolGauge(c.Armed))
 		set(g.paused, boolGauge(c.Paused != ""))
+		set(g.unread, boolGauge(c.FilesRefused != ""))
 		set(g.owner, boolGauge(c.Owner && c.Idle == ""))
 		set(g.epoch, float64(c.Epoch))
 		set(g.viewAt, viewTimestamp(c.View, now))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -136,7 +137,8 @@ func (n *notifier) status(clusters []engine.ClusterStatus) {
 }
 
 func statusWords(clusters []engine.ClusterStatus) string {
-	nodes, open, waiting, held, trouble := 0, 0, 0, 0, ""
+	nodes, open, waiting, held := 0, 0, 0, 0
+	var troubles []string // of all clusters: none hides that of another
 	for _, c := range clusters {
 		nodes += c.Nodes
 		for _, r := range c.Runs {
@@ -149,6 +151,7 @@ func statusWords(clusters []engine.ClusterStatus) string {
 				open++
 			}
 		}
+		trouble := ""
 		switch {
 		case c.ViewBad != "":
 			trouble = "; " + c.Name + ": " + c.ViewBad
@@ -163,8 +166,11 @@ func statusWords(clusters []engine.ClusterStatus) string {
 		case !c.Owner:
 			trouble = "; " + c.Name + " is with " + c.OwnerName
 		}
+		if !slices.Contains(troubles, trouble) {
+			troubles = append(troubles, trouble)
+		}
 	}
-	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d waiting, %d held%s", nodes, open, waiting, held, trouble)
+	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d waiting, %d held%s", nodes, open, waiting, held, strings.Join(troubles, ""))
 }
 
 // tell keeps systemd's STATUS line true.

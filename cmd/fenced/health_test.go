@@ -82,6 +82,14 @@ func TestNotReadyNamesEachCluster(t *testing.T) {
 		notReady([]engine.ClusterStatus{{Name: "a", ViewBad: "secret.example: refused"}, {Name: "b", Idle: "nobody owns it"}, {Name: "c"}, {Name: "d", FilesRefused: "secret.yaml:1"}}))
 }
 
+// TestStatusWordsTellOfEachCluster: one that is fine, or that is meant to be observed, does not hide another that is not seen.
+func TestStatusWordsTellOfEachCluster(t *testing.T) {
+	assert.Equal(t, "0 nodes watched, 0 runs in flight, 0 waiting, 0 held; prod: the API does not answer; lab only observes",
+		statusWords([]engine.ClusterStatus{{Name: "prod", ViewBad: "the API does not answer", Owner: true, Armed: true}, {Name: "lab", Owner: true}, {Name: "x", Owner: true, Armed: true}}))
+	all := []engine.ClusterStatus{{Name: "prod", Paused: "everything is paused"}, {Name: "lab", Paused: "everything is paused"}}
+	assert.Equal(t, 1, strings.Count(statusWords(all), "everything is paused"))
+}
+
 // TestWatchdogInAContainer: there NOTIFY_SOCKET and WATCHDOG_USEC are set, and WATCHDOG_PID, which is of another process, is
 // not (packaging/image/fenced.container). The daemon sends its pings.
 func TestWatchdogInAContainer(t *testing.T) {
@@ -313,6 +321,14 @@ func constants(t *testing.T, file, typ string) (list []string) {
 	})
 	require.NotEmpty(t, list, file)
 	return list
+}
+
+// TestMetricsTellOfFilesWithAnError: such a cluster is armed, owned and seen, and nothing begins there.
+func TestMetricsTellOfFilesWithAnError(t *testing.T) {
+	now := scrape(t, metricsOf([]engine.ClusterStatus{{Name: "prod", Armed: true, FilesRefused: "policies.d/a.yaml:1: no YAML"}, {Name: "lab"}}, nil).registry)
+	assert.InDelta(t, 1, now[`fenced_files_refused{cluster="prod"}`], 0)
+	assert.Contains(t, now, `fenced_files_refused{cluster="lab"}`)
+	assert.Zero(t, now[`fenced_files_refused{cluster="lab"}`])
 }
 
 // increase() does not see a series begin, so each one that can be listed is there before anything happens.

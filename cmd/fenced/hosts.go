@@ -323,7 +323,7 @@ func (c control) enroll(ctx context.Context, o wire.Order) (wire.OrderResult, er
 	}
 	res := wire.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
 	if o.DryRun {
-		res.Message = "the BMCs of " + o.Of() + " would be enrolled"
+		res.Message, res.Shown = "the BMCs of "+o.Of()+" would be enrolled", x.Shown()
 	} else {
 		c.sweep.ReadInventory() // which BMC may be sent a password
 		c.sweep.PollSoon(o.Cluster, o.Of())

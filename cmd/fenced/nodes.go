@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -28,6 +29,10 @@ func (c control) Nodes(ctx context.Context, f wire.NodesFilter) (wire.Nodes, err
 	var all wire.Nodes
 	for _, name := range c.clusterNames(f.Cluster) {
 		list, err := c.nodesIn(name, bmcs.devices[name])
+		if r, refused := errors.AsType[*reason.Refusal](err); refused && r.Reason == reason.NotSynced && f.Cluster == "" {
+			all.Unseen = append(all.Unseen, name) // it hides no other
+			continue
+		}
 		if err != nil {
 			return wire.Nodes{}, apiError(wire.Order{Cluster: name}, err)
 		}

@@ -41,7 +41,7 @@ var orders = map[wire.Verb]orderRow{
 	wire.ConfirmOff:  {control.confirmOff, confirmMessage, confirmEffect},
 	wire.Hold:        {byEngine((*engine.Engine).Hold), holdMessage, nil},
 	wire.Release:     {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
-	wire.Pause:       {byEngine((*engine.Engine).Pause), func(_ wire.Order, out order.Outcome) string { return stopMessage("paused", out) }, nil},
+	wire.Pause:       {byEngine((*engine.Engine).Pause), func(o wire.Order, out order.Outcome) string { return stopMessage("paused"+o.InClusters(), out) }, nil},
 	wire.Resume:      {byEngine((*engine.Engine).Resume), resumeMessage, nil},
 	wire.Arm:         {arming(engine.Arming.Arm), armMessage, armEffect},
 	wire.Disarm:      {arming(engine.Arming.Disarm), disarmMessage, nil},
@@ -117,6 +117,11 @@ func (c control) Refused(o wire.Order, e *api.Error) {
 	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
 		word = "failed: "
 	}
+	if o.Of()+o.Run != "" {
+		if names := c.clusterNames(o.Cluster); len(names) == 1 {
+			o.Cluster = names[0] // the only one, which nobody has to name
+		}
+	}
 	c.events.Emit(event.Event{
 		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
 		Reason: reason.Code(e.Code), Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
@@ -147,11 +152,14 @@ func (c control) setLogLevel(o wire.Order) (wire.OrderResult, error) {
 	return wire.OrderResult{Message: fmt.Sprintf("the log level was %s and is %s, until fenced is reloaded or restarted", before, o.Level)}, nil
 }
 
-func disarmMessage(_ wire.Order, out order.Outcome) string {
+func disarmMessage(o wire.Order, out order.Outcome) string {
 	if out.Unchanged != "" {
 		return out.Unchanged + ": nothing changed"
 	}
-	return "disarmed: fenced begins no run by itself; open runs go on"
+	if o.Cluster == "" { // the only one
+		return "disarmed: fenced begins no run by itself; open runs go on"
+	}
+	return "disarmed" + o.InClusters() + ": fenced begins no run by itself; open runs go on"
 }
 
 func armMessage(o wire.Order, out order.Outcome) string {
@@ -174,16 +182,16 @@ func armEffect(o wire.Order) []string {
 	}
 }
 
-func resumeMessage(_ wire.Order, out order.Outcome) string {
+func resumeMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Unchanged != "" && out.Still != "":
 		return out.Unchanged + "; fencing is still stopped: " + out.Still
 	case out.Unchanged != "":
 		return out.Unchanged + ": nothing changed"
 	case out.Still != "":
-		return "resumed, but fencing is still stopped: " + out.Still
+		return "resumed" + o.InClusters() + ", but fencing is still stopped: " + out.Still
 	}
-	return "resumed; the quiet period begins"
+	return "resumed" + o.InClusters() + "; the quiet period begins"
 }
 
 // stopMessage says how long a stop binds, and whether it outlives the daemon.
@@ -453,7 +461,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.Contested:
 		return "hand the check over, or let the other remediator finish (install.md, section 6); " + o.Command("explain") + " shows who"
 	case reason.SecretMissing:
-		return "correct the file or the Secret that it names, then " + o.Command("bmc test")
+		return "correct the file or the Secret that it names, then " + o.TestBMC()
 	case reason.NoHost:
 		return "give the host a BareMetalHost, or an entry in hosts.d; " + o.Command("explain") + " shows what was looked for"
 	case reason.PowerOwner:
@@ -462,7 +470,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		return "repair the BMC, then run " + withReason(o.Command("bmc unfreeze"))
 	}
 	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
-		return o.Command("bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
+		return o.TestBMC() + " shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
 	}
 	return o.Command("explain") + " shows every gate"
 }

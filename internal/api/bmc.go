@@ -45,11 +45,11 @@ func (s *Server) look(v wire.Verb) answer {
 		if err != nil {
 			return nil, err
 		}
-		if o.OffOnly || o.Yes || o.DryRun {
-			return nil, BadRequest(fmt.Sprintf("%s takes a reason only", v), "")
-		}
 		o.Verb, o.Actor = v, peerFrom(r.Context()).named().Actor()
 		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
+		if err := checkBody(o); err != nil {
+			return nil, err
+		}
 		b, err := s.daemon.LookAtBMCs(ctx, o)
 		return tidyBMCs(b), err
 	}

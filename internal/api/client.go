@@ -174,7 +174,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, q url.Value
 	}
 	r.Body, err = readAnswer(resp)
 	if err != nil {
-		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
+		return r, fmt.Errorf("read the answer of fenced: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return r, decodeError(resp.StatusCode, r.Body)
@@ -185,7 +185,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, q url.Value
 	return r, nil
 }
 
-// open sends a request and gives the answer before its body is read.
+// open sends a request and gives the answer before its body is read. The body ends, too, when fenced falls silent.
 func (c *Client) open(ctx context.Context, method, path string, q url.Values, content []byte) (*http.Response, error) {
 	u := "http://fenced" + path
 	if len(q) > 0 {
@@ -203,29 +203,34 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 	if content != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	answered := c.watchSilence(asking, connected, cancel)
+	b := &body{cancel: cancel, lost: func(err error) error { return c.lost(ctx, method, context.Cause(asking), connected, err) }}
+	b.whole = sync.OnceFunc(c.watchSilence(asking, connected, &b.reads, cancel))
 	resp, err := c.http.Do(req)
-	answered()
-	if err == nil {
-		resp.Body = body{resp.Body, cancel}
-		return resp, nil
+	if err != nil {
+		err = b.lost(err)
+		b.end()
+		return nil, err
 	}
-	silent := context.Cause(asking)
-	cancel(nil)
+	b.ReadCloser, resp.Body = resp.Body, b
+	return resp, nil
+}
+
+// lost is the error of a request without an answer, or whose answer is not whole. silent says whether fenced answers nothing any more.
+func (c *Client) lost(ctx context.Context, method string, silent error, connected <-chan struct{}, err error) error {
 	var cause *url.Error
 	if errors.As(err, &cause) {
 		err = cause.Err // its text names a URL that nobody typed
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("ask fenced at %s: %w", c.at, ctx.Err())
+		return fmt.Errorf("ask fenced at %s: %w", c.at, ctx.Err())
 	case errors.Is(silent, ErrSilent):
 		if method == http.MethodPost {
-			return nil, fmt.Errorf("at %s: %w; the order was sent, and fenced may carry it out when it goes on", c.at, silent)
+			return fmt.Errorf("at %s: %w; the order was sent, and fenced may carry it out when it goes on", c.at, silent)
 		}
-		return nil, fmt.Errorf("at %s: %w", c.at, silent)
+		return fmt.Errorf("at %s: %w", c.at, silent)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, &Error{Status: http.StatusForbidden, Code: CodeNotAuthorised,
+		return &Error{Status: http.StatusForbidden, Code: CodeNotAuthorised,
 			Message: fmt.Sprintf("connect to %s: permission denied", c.at),
 			Hint:    "the socket admits root and the members of its group; usermod -aG fenced-view USER, then log in anew"}
 	}
@@ -237,7 +242,7 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 		}
 	default: // nothing was sent
 	}
-	return nil, err
+	return err
 }
 
 // ErrPerhapsSent is in the chain of an error of an order whose connection broke before the answer.
@@ -246,14 +251,17 @@ var ErrPerhapsSent = errors.New("the order may have been sent, and fenced may ca
 // openStream asks for an answer that is read as it comes. An answer other than 200 is an error.
 func (c *Client) openStream(ctx context.Context, path string, q url.Values) (*http.Response, error) {
 	resp, err := c.open(ctx, http.MethodGet, path, q, nil)
-	if err != nil || resp.StatusCode == http.StatusOK {
-		return resp, err
-	}
-	body, err := readAnswer(resp)
 	if err != nil {
-		return nil, fmt.Errorf("read the answer of fenced at %s: %w", c.at, err)
+		return nil, err
 	}
-	return nil, decodeError(resp.StatusCode, body)
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	text, err := readAnswer(resp)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of fenced: %w", err)
+	}
+	return nil, decodeError(resp.StatusCode, text)
 }
 
 func readAnswer(resp *http.Response) ([]byte, error) {
@@ -338,9 +346,9 @@ const (
 // nothing. It is beside ErrUnreachable.
 var ErrSilent = errors.New("it accepts connections and answers nothing")
 
-// watchSilence cancels a request with ErrSilent when fenced answers nothing any more, once it is connected. The
-// caller calls stop when the answer begins.
-func (c *Client) watchSilence(ctx context.Context, connected <-chan struct{}, cancel context.CancelCauseFunc) (stop func()) {
+// watchSilence cancels a request with ErrSilent when fenced answers nothing any more, once it is connected, and nothing of the answer
+// is read. The caller calls stop when the answer is whole.
+func (c *Client) watchSilence(ctx context.Context, connected <-chan struct{}, reads *atomic.Int64, cancel context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		select {
@@ -351,6 +359,7 @@ func (c *Client) watchSilence(ctx context.Context, connected <-chan struct{}, ca
 			return
 		}
 		for {
+			before := reads.Load()
 			select {
 			case <-done:
 				return
@@ -358,7 +367,7 @@ func (c *Client) watchSilence(ctx context.Context, connected <-chan struct{}, ca
 				return
 			case <-time.After(c.silence):
 			}
-			if !c.answers(ctx) {
+			if reads.Load() == before && !c.answers(ctx) && reads.Load() == before {
 				cancel(fmt.Errorf("%w: %w since %s", ErrUnreachable, ErrSilent, c.silence+c.reply))
 				return
 			}
@@ -387,15 +396,32 @@ func (c *Client) answers(ctx context.Context) bool {
 	return err == nil || !late.Load() || ctx.Err() != nil
 }
 
-// body is an answer that ends its request when it is closed.
+// body is an answer that ends its request when it is closed. One that ends before it is whole is lost.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
+	whole  func() // ends the watch over fenced
+	lost   func(error) error
+	reads  atomic.Int64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.reads.Add(1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.lost(err)
+	}
+	return n, err
 }
 
 // Close ends the request.
-func (b body) Close() error {
+func (b *body) Close() error {
 	err := b.ReadCloser.Close()
-	b.cancel(nil)
+	b.end()
 	return err
+}
+
+func (b *body) end() {
+	b.whole()
+	b.cancel(nil)
 }

@@ -176,6 +176,39 @@ func TestSilentDaemonIsTold(t *testing.T) {
 	require.NotErrorIs(t, err, ErrSilent)
 }
 
+// TestDaemonThatFallsSilentInItsAnswerIsTold: it was stopped in the middle, and nobody waits for it for ever.
+func TestDaemonThatFallsSilentInItsAnswerIsTold(t *testing.T) {
+	fallsSilent(t, func(ctx context.Context, c *Client) error { return c.Export(ctx, io.Discard) })
+	err := fallsSilent(t, func(ctx context.Context, c *Client) error {
+		_, err := c.Do(ctx, wire.Order{Verb: wire.Pause, Reason: "storm"})
+		return err
+	})
+	assert.Contains(t, err.Error(), "the order was sent, and fenced may carry it out")
+}
+
+func fallsSilent(t *testing.T, ask func(context.Context, *Client) error) error {
+	socket := filepath.Join(shortDir(t), "s")
+	ln := must.Do(net.Listen("unix", socket))(t)
+	defer ln.Close()
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"run\":"))
+		<-t.Context().Done()
+	}()
+	c := New(socket)
+	c.silence, c.reply = 20*time.Millisecond, 20*time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := ask(ctx, c)
+	require.ErrorIs(t, err, ErrSilent)
+	require.ErrorIs(t, err, ErrUnreachable)
+	return err
+}
+
 // An order that takes long is waited for as long as fenced answers anything.
 func TestSlowAnswerIsNoSilence(t *testing.T) {
 	d := &fake{block: &block{began: make(chan struct{}), until: make(chan struct{}), ended: make(chan struct{})}}
@@ -565,8 +598,16 @@ func TestReaderThatDoesNotReadIsDisconnected(t *testing.T) {
 	<-d.ended
 }
 
-// TestOrderWhoseAnswerIsLost: who gave it reads that fenced may carry it out, and only then.
+// TestOrderWhoseAnswerIsLost: who gave it reads that fenced may carry it out, and only then; also if the answer has begun.
 func TestOrderWhoseAnswerIsLost(t *testing.T) {
+	for name, answer := range map[string]string{
+		"none": "", "cut": "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"run\":", "cut chunks": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"run",
+	} {
+		t.Run(name, func(t *testing.T) { orderWhoseAnswerIsLost(t, answer) })
+	}
+}
+
+func orderWhoseAnswerIsLost(t *testing.T, answer string) {
 	path := filepath.Join(shortDir(t), "s")
 	ln := must.Do(Listen(path))(t)
 	defer ln.Close()
@@ -577,6 +618,7 @@ func TestOrderWhoseAnswerIsLost(t *testing.T) {
 				return
 			}
 			_, _ = c.Read(make([]byte, 4096)) // whatever was asked
+			_, _ = c.Write([]byte(answer))
 			_ = c.Close()
 		}
 	}()

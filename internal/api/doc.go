@@ -8,7 +8,7 @@
 // operators.
 //
 // The body of a POST is {"reason"}, with what its verb takes of {"offOnly", "yes",
-// "dryRun", "for", "asIs", "typed"} (see wire.Order); the reason is
+// "dryRun", "for", "asIs", "typed", "shown"} (see wire.Order); the reason is
 // mandatory, except for bmc/test and bmc/audit, and the actor is whoever the kernel says holds the other end of the
 // socket (SO_PEERCRED, and the login uid of that process), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.

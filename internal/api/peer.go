@@ -19,7 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/login"
 )
 
-// Roles says who has which role: entries are user:NAME or group:NAME. An
+// Roles says who has which role: entries are user:NAME or group:NAME, or have a number for the name. An
 // entry of any other form gives nobody anything.
 type Roles struct {
 	Viewer   []string
@@ -48,7 +48,7 @@ func matchesAny(entries []string, p Peer) bool {
 		case name == "":
 			return false
 		case kind == "user":
-			return name == p.User
+			return name == p.User || name == strconv.FormatUint(uint64(p.UID), 10)
 		case kind == "group":
 			return slices.Contains(p.Groups, name)
 		}
@@ -60,7 +60,7 @@ func matchesAny(entries []string, p Peer) bool {
 type Peer struct {
 	UID    uint32
 	User   string   // "" when the user has no name here
-	Groups []string // primary and supplementary
+	Groups []string // primary and supplementary, by name and by number
 	// Login is who logged in and became this user, by sudo perhaps; nil where this kernel
 	// keeps no logins, or with NoLogin. It gives no role.
 	Login *Login
@@ -164,6 +164,7 @@ func namePeer(uid, gid uint32) Peer {
 			gids = append(gids, more...)
 		}
 	}
+	p.Groups = slices.Clone(gids)
 	for _, id := range gids {
 		if g, err := user.LookupGroupId(id); err == nil {
 			p.Groups = append(p.Groups, g.Name)

@@ -362,3 +362,11 @@ func TestLoginGivesNoRole(t *testing.T) {
 	assert.Equal(t, wire.Nobody, roles.Of(byLogin(admin, other)))
 	assert.Equal(t, wire.Admin, roles.Of(byLogin(other, root)))
 }
+
+// TestRolesByNumber: fenced.yaml takes a number for a name, as for users whom this host does not know by name.
+func TestRolesByNumber(t *testing.T) {
+	roles := Roles{Viewer: []string{"user:4711"}, Operator: []string{"group:0"}}
+	assert.Equal(t, wire.Viewer, roles.Of(namePeer(4711, 4711)))
+	assert.Equal(t, wire.Operator, roles.Of(namePeer(4712, 0)), "its group")
+	assert.Equal(t, wire.Nobody, roles.Of(namePeer(4713, 4711)), "the number of a group is none of a user")
+}

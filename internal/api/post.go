@@ -166,6 +166,7 @@ type orderKey struct {
 	offOnly, asIs, yes bool
 	length             wire.Span
 	group              wire.Group
+	shown              string // to both
 }
 
 type firstOrder struct {
@@ -197,7 +198,7 @@ func (s *twoPersonRule) check(o wire.Order, p Peer, now time.Time) (both wire.Or
 			fmt.Sprintf("%s needs two persons, and fenced cannot tell which person %s is: %s", o.Verb, o.Actor, why),
 			"log in under your own name, then give the order as yourself or with sudo; /proc/self/loginuid must hold your uid")
 	}
-	key := orderKey{o.Verb, o.Cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For, o.Group}
+	key := orderKey{o.Verb, o.Cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For, o.Group, o.Shown}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, f := range s.waiting {

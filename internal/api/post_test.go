@@ -50,6 +50,7 @@ func TestSecondPerson(t *testing.T) {
 	refused(word(admin, nil))
 	refused(word(root, func(o *wire.Order) { o.Node = "n-2" }))
 	refused(word(root, func(o *wire.Order) { o.Yes = true }))
+	refused(word(root, func(o *wire.Order) { o.Shown = "another BMC" }))
 	refused(word(root, func(o *wire.Order) { o.Node, o.Machine = "", "ns/n-1" }))
 	refused(word(admin, func(o *wire.Order) { o.Node, o.Machine = "", "ns/n-2" })) // another Machine than root's
 	o := must.Do(word(root, nil))(t)

@@ -158,7 +158,9 @@ func (c *Client) EventsAfter(ctx context.Context, stream string, after uint64, f
 			return
 		}
 		defer resp.Body.Close()
-		lines := bufio.NewScanner(resp.Body)
+		answer := resp.Body.(*body)
+		answer.whole() // it may be silent for days
+		lines := bufio.NewScanner(answer.ReadCloser)
 		lines.Buffer(nil, maxEventBytes)
 		for lines.Scan() {
 			var e wire.Event
@@ -222,7 +224,7 @@ func (c *Client) Export(ctx context.Context, w io.Writer) error {
 	defer resp.Body.Close()
 	end := &lastLine{}
 	if _, err := io.Copy(io.MultiWriter(w, end), resp.Body); err != nil {
-		return fmt.Errorf("read the export of fenced at %s: %w", c.at, err)
+		return fmt.Errorf("read the export of fenced: %w", err)
 	}
 	if !bytes.HasPrefix(end.text, []byte(exportTrailer)) {
 		return errors.New("the export is not whole: see the journal of fenced")

@@ -22,6 +22,7 @@ var bodyFields = []struct {
 	{name: "for", given: func(o wire.Order) bool { return o.For != 0 }},
 	{name: "level", given: func(o wire.Order) bool { return o.Level != "" }},
 	{name: "offOnly", given: func(o wire.Order) bool { return o.OffOnly }},
+	{name: "shown", given: func(o wire.Order) bool { return o.Shown != "" }},
 	{name: "typed", given: func(o wire.Order) bool { return o.Typed != "" }},
 	{name: "yes", given: func(o wire.Order) bool { return o.Yes }, needsAdmin: true}, // the typed node name, or that another remediator has stopped
 }

@@ -539,3 +539,17 @@ func TestTagsNameKnownChecks(t *testing.T) {
 	walk(reflect.TypeFor[Config]())
 	walk(reflect.TypeFor[hostsFile]())
 }
+
+// TestHeadingWithNothingUnderItSetsNothing: somebody has commented out what stood below it, in a file that is laid over another. What that
+// one says stays: a restriction does not fall silently.
+func TestHeadingWithNothingUnderItSetsNothing(t *testing.T) {
+	c := must.Do(Load(write(t, map[string]string{
+		"fenced.yaml": "clusters: [{name: a, kubeconfig: kc}]\nbmcNetworks: [192.0.2.0/24]\n" +
+			"control: {twoPersons: [fence], roles: {viewer: [user:anna]}}\n",
+		"conf.d/a.yaml": "clusters:\nbmcNetworks:\n#  - 198.51.100.0/24\ncontrol:\n  twoPersons:\n  roles:\n    viewer:\n",
+	})))(t)
+	assert.Len(t, c.Clusters, 1)
+	assert.Equal(t, []string{"192.0.2.0/24"}, c.BMCNetworks)
+	assert.Equal(t, []string{"fence"}, c.Control.TwoPersons)
+	assert.Equal(t, []string{"user:anna"}, c.Control.Roles.Viewer)
+}

@@ -113,7 +113,7 @@ func (r *reader) value(n *yaml.Node, key string, v reflect.Value, tag reflect.St
 	case n.Kind == yaml.AliasNode:
 		r.fail(n.Line, key, "aliases are not supported; write the value out")
 	case (kind == reflect.Struct || kind == reflect.Slice || kind == reflect.Map) && n.ShortTag() == "!!null":
-		// A heading with nothing under it sets nothing.
+		delete(r.lines, key) // a heading with nothing under it sets nothing, also not in a file that is laid over another
 	case kind == reflect.Struct:
 		r.mapping(n, key, v)
 	case kind == reflect.Slice:

@@ -148,6 +148,31 @@ func TestEnrollRefuses(t *testing.T) {
 	}
 }
 
+// Who is asked to enroll what was shown enrolls that: whoever writes a BareMetalHost may have changed its address before the name was
+// typed, and a BMC that reports no UUID says nothing of that. // I8, I10
+func TestEnrolsWhatWasShown(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBMCUUID("")
+		e := running(t, w, store, nil)
+		time.Sleep(time.Second)
+		given := byHand
+		given.Shown = must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t).Shown()
+		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "192.0.2.99" })
+		_, err := e.Enroll(t.Context(), given)
+		refusedFor(t, err, reason.AddressChanged)
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+
+		given.Shown = must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t).Shown()
+		w.SetBMCSerial("another machine")
+		_, err = e.Enroll(t.Context(), given)
+		refusedFor(t, err, reason.AddressChanged)
+
+		given.Shown = must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t).Shown()
+		must.Do(e.Enroll(t.Context(), given))(t)
+		assert.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+	})
+}
+
 // In identity mode pinned only what a person has enrolled counts.
 func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

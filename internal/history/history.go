@@ -76,7 +76,14 @@ func (h *History) Add(e audit.Entry) {
 		h.restart(e)
 	}
 	h.evidence.add(e)
-	if e.Cluster == "" || h.period.Cluster != "" && e.Cluster != h.period.Cluster {
+	if h.period.Cluster != "" && e.Cluster != h.period.Cluster {
+		return
+	}
+	switch {
+	case e.Type == event.Ordered:
+		h.refusals.order(e)
+		return
+	case e.Cluster == "":
 		return
 	}
 	switch e.Type {
@@ -96,8 +103,6 @@ func (h *History) Add(e audit.Entry) {
 		h.refusals.refused(e)
 	case event.RefusalEnded:
 		h.refusals.endPair(pairOf(&e), e.At, wire.OutcomeRecovered)
-	case event.Ordered:
-		h.refusals.order(e)
 	case event.LimitClosed:
 		h.limits.begin(spanKey{cluster: e.Cluster, name: e.Check}, e)
 	case event.LimitOpened:

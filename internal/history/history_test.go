@@ -146,6 +146,7 @@ func TestRefusedReasons(t *testing.T) {
 		entry(7, event.Stepped, run("r-1"), of("n-2"), step("Waiting")), entry(8, event.Refused, run("r-1"), of("n-2"), why("Paused")), entry(9, event.Stepped, run("r-1"), of("n-2"), step("PowerOff")),
 		entry(10, event.Refused, by(""), why("Quarantined"), of("n-3")),
 		entry(11, event.Ordered, by(""), why("NotAuthorised")), entry(11, event.Ordered, by("")),
+		entry(12, event.Ordered, by(""), why("NotAuthorised"), func(e *audit.Entry) { e.Cluster = "" }), // a pause of all
 	)
 	got := map[string]wire.RefusedReason{}
 	for _, in := range r.Refused {
@@ -157,7 +158,7 @@ func TestRefusedReasons(t *testing.T) {
 	assert.InDelta(t, 60, got["Hold"].TotalSeconds, 0)
 	assert.InDelta(t, 60, got["Paused"].TotalSeconds, 0)
 	assert.Equal(t, wire.RefusedReason{Reason: "Quarantined", Class: "person", Count: 1, Targets: 1}, got["Quarantined"])
-	assert.Equal(t, 1, got["NotAuthorised"].Orders)
+	assert.Equal(t, 2, got["NotAuthorised"].Orders)
 	assert.NotContains(t, got, "Observing")
 	assert.Len(t, got, 6)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,8 +73,12 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 			return Enrollment{}, err
 		}
 	}
-	if o.DryRun {
+	switch {
+	case o.DryRun:
 		return x, nil
+	case o.Shown != "" && o.Shown != x.Shown():
+		return Enrollment{}, &reason.Refusal{Reason: reason.AddressChanged,
+			Message: fmt.Sprintf("what would be enrolled is no longer what was shown: now it is %q; nothing was stored", x.Shown())}
 	}
 	if x.Pin, err = c.pins.save(ctx, x.Pin, true); err != nil {
 		return Enrollment{}, err
@@ -81,6 +86,15 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 	c.emit(o.Event("enrolls " + s.Host.Address()))
 	c.opt.View.Wake()
 	return x, nil
+}
+
+// Shown names the devices and what tells the machines behind them, for the order that follows a dry run.
+func (x Enrollment) Shown() string {
+	lines := []string{x.Pin.SystemUUID}
+	for _, d := range x.Devices {
+		lines = append(lines, strings.Join([]string{strconv.Itoa(d.Level + 1), d.Device, string(d.Driver), d.UUID, d.System, d.Serial}, " "))
+	}
+	return strings.Join(lines, "; ")
 }
 
 // subjectToEnroll returns the subject of an enrolment, with its host as it is configured now and the

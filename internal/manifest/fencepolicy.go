@@ -333,10 +333,45 @@ func schedule(text string) (cron.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in, ok := s.(*cron.SpecSchedule); ok && in.Location != time.UTC {
+		clock := *in
+		clock.Location = time.UTC
+		s = everyDay{Schedule: s, clock: &clock, zone: in.Location}
+	}
 	// A fixed time, so that a valid policy stays valid. A leap day is less than
 	// five years away from it, which is how far the library searches.
 	if s.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return nil, fmt.Errorf("it never matches")
 	}
 	return s, nil
+}
+
+// everyDay is a schedule in a zone that begins also on the day on which the clock is set forward past its time: then, when it is set. The
+// library leaves that day out, and a maintenance window of hours with it.
+type everyDay struct {
+	cron.Schedule
+	clock cron.Schedule // what the clock on the wall shows, as if it were UTC
+	zone  *time.Location
+}
+
+// Next implements cron.Schedule.
+func (d everyDay) Next(after time.Time) time.Time {
+	next := d.Schedule.Next(after)
+	for at := after; !next.IsZero(); {
+		_, set := at.In(d.zone).ZoneBounds() // when the clock is set
+		if set.IsZero() || !set.Before(next) {
+			break
+		}
+		last := wall(set.Add(-time.Nanosecond))
+		if shown := d.clock.Next(last); !shown.IsZero() && shown.Before(wall(set)) {
+			return set.In(after.Location())
+		}
+		at = set
+	}
+	return next
+}
+
+// wall is what the clock shows at an instant, as if it were UTC.
+func wall(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }

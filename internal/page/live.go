@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/live"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -207,7 +208,7 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 		return err
 	}
 	nodes, err := h.client.UrgentNodes(ctx, h.cluster, maxCells)
-	if err != nil {
+	if e, refused := errors.AsType[*api.Error](err); err != nil && !(refused && e.Code == string(reason.NotSynced)) { // what is not seen the status says
 		return err
 	}
 	next := &snapshot{at: now, status: onlyCluster(st.Value, h.cluster), nodes: nodes}

@@ -148,6 +148,23 @@ func TestDaemonGoesAndComesBack(t *testing.T) {
 	await(t, all, "link", ">live<")
 }
 
+// TestClusterThatWasNeverSeenHidesNothing: its API has been down since fenced started, so its Nodes are not known. That is no fenced that is
+// away: the runs and the problem are shown.
+func TestClusterThatWasNeverSeenHidesNothing(t *testing.T) {
+	socket := socketOf(t)
+	d := scene(time.Now())
+	d.unseen = api.Refused("NotSynced", "the watch of the cluster is not complete yet", "")
+	d.serve(t, socket)
+	b := open(t, socket)
+	resp := b.get("")
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	must.Do(0, resp.Body.Close())(t)
+	all := b.stream("")
+	await(t, all, "main", "mi42k0z3-4f9a1c")
+	d.change(func() { d.unseen = nil })
+	await(t, all, "", "worker-24")
+}
+
 // TestRefusedEndsThePage: whoever loses the right to look sees nothing more.
 func TestRefusedEndsThePage(t *testing.T) {
 	socket := socketOf(t)

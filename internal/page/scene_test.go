@@ -37,6 +37,7 @@ type daemon struct {
 	asked    int    // for the status
 	asking   func() // if not nil, is called for each status
 	slowLog  bool   // the audit log is never read to its end
+	unseen   error  // why the Nodes cannot be listed
 	happened chan struct{}
 }
 
@@ -55,7 +56,7 @@ func (d *daemon) Status(context.Context) (wire.Status, error) {
 func (d *daemon) Nodes(_ context.Context, f wire.NodesFilter) (wire.Nodes, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return f.Cluster == "" || n.Cluster == f.Cluster })}.Cut(f), d.err
+	return wire.Nodes{Nodes: keepIf(d.nodes, func(n wire.Node) bool { return f.Cluster == "" || n.Cluster == f.Cluster })}.Cut(f), cmp.Or(d.err, d.unseen)
 }
 
 func (d *daemon) BMCs(_ context.Context, f wire.BMCFilter) (wire.BMCs, error) {

@@ -176,7 +176,7 @@ func (s *Survey) Next(o *Options) []Step {
 	check, start := "sudo fenced --check-config", "sudo systemctl enable --now fenced"
 	if dir != "/etc/fenced" {
 		check += " --config " + dir + "/fenced.yaml"
-		start = "sudo cp -RT " + dir + " /etc/fenced && " + start
+		start = "sudo cp -RTi " + dir + " /etc/fenced && " + start
 	}
 	steps = append(steps, Step{"Check the files", check}, Step{"Start fenced; it looks, and begins nothing", start})
 	if len(enroll) > 0 {
@@ -184,7 +184,7 @@ func (s *Survey) Next(o *Options) []Step {
 			"sudo fencectl bmc enroll " + enroll[0] + ` --reason "checked in the rack"`})
 	}
 	if o.Rights == RightsObserve {
-		return append(steps, Step{"See what fenced sees. With these rights it can fence nothing: before you arm it, run init with --rights evaluate --force, and step 1 again",
+		return append(steps, Step{"See what fenced sees. With these rights it can fence nothing: before you arm it, run init with --rights evaluate --force, put back what you changed in the files (the old ones are beside them, as *.old), and do step 1 again",
 			"sudo fencectl status -o wide"})
 	}
 	return append(steps,

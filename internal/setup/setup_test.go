@@ -299,6 +299,24 @@ func TestNextNamesAHostThatCanBeFenced(t *testing.T) {
 	assert.Contains(t, last[len(last)-1].Do, "--rights evaluate", "these rights are not enough to arm")
 }
 
+// TestNextOverwritesNothingUnasked: whoever had init write into another directory, as for an upgrade, may have a configuration that is armed,
+// protects hosts and names their BMCs.
+func TestNextOverwritesNothingUnasked(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for path, text := range map[string]string{from + "/fenced.yaml": "mode: observe", from + "/new.yaml": "new", to + "/fenced.yaml": "mode: evaluate"} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	for _, step := range seen("v1.36.3").Next(&Options{Dir: from}) {
+		if line, found := strings.CutPrefix(step.Command, "sudo cp "); found {
+			line, _, _ = strings.Cut(strings.Replace(line, " /etc/fenced ", " "+to+" ", 1), "&&")
+			said, err := exec.Command("sh", "-c", "exec cp "+line+" </dev/null").CombinedOutput()
+			t.Logf("%s: %v", said, err) // newer ones fail where nobody says yes
+		}
+	}
+	assert.Equal(t, "new", string(must.Do(os.ReadFile(to+"/new.yaml"))(t)))
+	assert.Equal(t, "mode: evaluate", string(must.Do(os.ReadFile(to+"/fenced.yaml"))(t)))
+}
+
 // kubectl is a stand-in that answers as kubectl does, and notes how it was called.
 const kubectl = `#!/bin/sh
 echo "$*" >>"$(dirname "$0")/called"

@@ -66,7 +66,7 @@ func (s *Stop) PausedBy(cluster string) (why, resume string) {
 // Pause stops everything that is new and everything that can still be taken back, in one
 // cluster or, if the order names none, in all. // I23
 func (s *Stop) Pause(ctx context.Context, o wire.Order) order.Outcome {
-	return s.begin(ctx, key{cluster: o.Cluster}, o, "pauses", "paused")
+	return s.begin(ctx, key{cluster: o.Cluster}, o, "pauses", "paused"+o.InClusters())
 }
 
 // Resume ends a pause; the quiet period follows. It does not remove the pause file. If there is no

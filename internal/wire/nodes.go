@@ -13,6 +13,8 @@ type Nodes struct {
 	// States counts all of them by state if only the most urgent were asked for; More is how many are left out.
 	States map[string]int `json:"states,omitempty"`
 	More   int            `json:"more,omitempty"`
+	// Unseen are the clusters of which fenced has not seen all since its start: their Nodes are not known.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Whether a Node could be fenced.
@@ -64,7 +66,7 @@ func (n Nodes) MostUrgent(most int) Nodes {
 	for i := range n.Nodes {
 		room[n.Nodes[i].State]++
 	}
-	out := Nodes{States: maps.Clone(room), More: max(0, len(n.Nodes)-most), Nodes: make([]Node, 0, min(len(n.Nodes), most))}
+	out := Nodes{Unseen: n.Unseen, States: maps.Clone(room), More: max(0, len(n.Nodes)-most), Nodes: make([]Node, 0, min(len(n.Nodes), most))}
 	order := slices.Clone(NodeStates)
 	for _, state := range slices.Sorted(maps.Keys(room)) { // of another version
 		if !slices.Contains(order, state) {

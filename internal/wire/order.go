@@ -56,6 +56,7 @@ type Order struct {
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
 	Level   string `json:"level,omitempty"`   // log-level: one of LogLevels
 	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
+	Shown   string `json:"shown,omitempty"`   // enroll: that of the dry run; it is refused if it would enroll anything else
 	Group          // hold, release: in place of Node
 }
 
@@ -65,14 +66,33 @@ func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }
 
 // Command is a command line of fencectl about what the order is about; the verb may have flags.
 func (o Order) Command(verb string) string {
-	of := " " + o.Node
-	if o.Machine != "" {
+	of := ""
+	switch {
+	case o.Machine != "":
 		of = " --machine " + o.Machine
+	case o.Node != "":
+		of = " " + o.Node
 	}
 	if o.Cluster != "" {
 		of += " --cluster " + o.Cluster
 	}
 	return "fencectl " + verb + of
+}
+
+// InClusters says where an order to pause or resume applies.
+func (o Order) InClusters() string {
+	if o.Cluster == "" {
+		return " in all clusters"
+	}
+	return " in cluster " + o.Cluster
+}
+
+// TestBMC is the command that shows what the BMCs of what the order is about answer. Those of a Machine cannot be asked by its name.
+func (o Order) TestBMC() string {
+	if o.Machine == "" {
+		return o.Command("bmc test")
+	}
+	return Order{Cluster: o.Cluster}.Command("bmc list")
 }
 
 // ByAdmin reports whether the Actor has the role admin.
@@ -127,6 +147,8 @@ type OrderResult struct {
 	Effect []string `json:"effect,omitempty"`
 	// Evidence is what is known about a host that a person confirms to be off.
 	Evidence []string `json:"evidence,omitempty"`
+	// Shown names the devices, and the machines behind them, that a dry run of enroll showed.
+	Shown string `json:"shown,omitempty"`
 	// Target is what a dry run of a fence found about its target.
 	Target *OrderTarget `json:"target,omitempty"`
 	// Plan is what would be fenced after a dry run of arm, as soon as the quiet period is over.

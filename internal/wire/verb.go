@@ -80,7 +80,7 @@ var Verbs = []VerbRow{
 	{Name: Reload, Of: OfCluster, Need: Admin},
 	{Name: TestBMC, Of: OfNode, Need: Operator, Looks: true},
 	{Name: AuditBMC, Of: OfNode, Need: Operator, Looks: true},
-	{Name: EnrollBMC, Of: OfNode, Machine: true, Need: Admin, Takes: []string{"dryRun"}},
+	{Name: EnrollBMC, Of: OfNode, Machine: true, Need: Admin, Takes: []string{"dryRun", "shown"}},
 	{Name: UnfreezeBMC, Was: "bmc/release", Of: OfNode, Machine: true, Need: Admin},
 }
 

@@ -17,7 +17,7 @@ trap 'rm -rf "$top"' EXIT
 epoch=$(packaging/epoch.sh)
 licenses=$(sed -n 's/^License: //p' THIRD_PARTY_NOTICES)
 
-export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false"
+export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace,tzdata -gcflags=all=-dwarf=false"
 ldflags="-s -w -buildid= -X main.version=$version -X main.revision=$(packaging/revision.sh)"
 layers=()
 for arch in ${IMAGE_ARCH:-$(go env GOHOSTARCH)}; do

@@ -191,7 +191,7 @@ scene evaluate yes 1 AGE 3 0`
 	require.NoError(t, dead.LoseMains())
 	d.shows(t, 2, `
 fenced development: armed
-degraded: worker-1 in scene is not remediated (MachineHealthCheck openshift-machine-api/workers): BMCUnreachable: host: read power state of BMC: no answer (needed: a usable BMC); since TIME, next try TIME. Next: fencectl bmc test worker-1 --cluster scene asks its BMC again; to fence it without the BMC: go there, cut its mains, then run fencectl confirm-off worker-1 --cluster scene --reason WHY
+degraded: worker-1 in scene is not remediated (MachineHealthCheck openshift-machine-api/workers): BMCUnreachable: host: read power state of BMC: no answer (needed: a usable BMC); since TIME, next try TIME. Next: fencectl bmc test worker-1 --cluster scene shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run fencectl confirm-off worker-1 --cluster scene --reason WHY
 degraded: 1 of 3 BMCs are not dependable. Next: fencectl bmc list
 BMCs: 3, 1 not dependable
 CLUSTERS
@@ -206,7 +206,7 @@ scene worker-1 Unhealthy NodeCondition AGE ago BMCUnreachable for AGE, next try 
 	d.shows(t, 2, `
 fenced development: armed
 degraded: check openshift-machine-api/workers in scene allows no remediation (ShortCircuit): 2 of 3 not healthy, at most 1 (1). Next: find the common cause: fencectl plan --cluster scene
-degraded: worker-1 in scene is covered by a check, and could not be fenced: BMCUnreachable: read power state of BMC: no answer. Next: fencectl bmc test worker-1 --cluster scene asks its BMC again; to fence it without the BMC: go there, cut its mains, then run fencectl confirm-off worker-1 --cluster scene --reason WHY
+degraded: worker-1 in scene is covered by a check, and could not be fenced: BMCUnreachable: read power state of BMC: no answer. Next: fencectl bmc test worker-1 --cluster scene shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run fencectl confirm-off worker-1 --cluster scene --reason WHY
 degraded: 2 targets in scene are not remediated (MachineHealthCheck openshift-machine-api/workers), worker-1 and others: ShortCircuit: limit: 2 of 3 not healthy (needed: at most 1 (1)); since TIME. Next: fencectl explain worker-1 --cluster scene shows every gate
 degraded: 1 of 3 BMCs are not dependable. Next: fencectl bmc list
 BMCs: 3, 1 not dependable
