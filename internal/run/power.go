@@ -121,7 +121,8 @@ func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool 
 		return false
 	}
 	h, err := p.opt.Hosts.Find(ctx, run.Target)
-	if err != nil {
+	corrected := err == nil && h.SameButAccess(old) && refused(old) && !refused(&h)
+	if err != nil || missing == 0 && !corrected {
 		return false
 	}
 	s, err := power.Open(p.opt.Open, h, run.Level, p.opt.Timing)
@@ -130,7 +131,7 @@ func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool 
 	}
 	defer s.Close(ctx)
 	still := s.MissingWitnesses()
-	return still < missing || still == missing && h.SameButAccess(old) && refused(old) && !refused(&h)
+	return still < missing || corrected && still == missing
 }
 
 // retryAccount tries the credentials again even if they were refused: a person who gives an
