@@ -291,34 +291,47 @@ func TestBMCThatCouldNotBeOpenedForAMomentIsAWitness(t *testing.T) {
 	})
 }
 
-// A BMC that refused its account is a witness as soon as another password is known. // I1
+// A BMC that refused its account is a witness as soon as another password is known, or a health check was accepted. // I1
 func TestBMCWhosePasswordIsCorrectedIsAWitness(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		p, _ := withOutlet(w)
-		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
-		w.SetFault(fake.IgnoresOff) // the host stays On, and its BMC says so
-		password := func(text string) {
-			w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Password = bmc.NewSecret(text) })
-		}
-		password("right")
-		e, _ := enrolled(t, w, store, func(o *engine.Options) {
-			o.Open = func(d bmc.Device) (bmc.Power, error) {
-				switch {
-				case d.Driver == bmc.DriverFenceAgent:
-					return p, nil
-				case d.Password.Equal(bmc.NewSecret("right")):
-					return w.bmc(), nil
-				}
-				return stranger{}, nil
+	for _, corrected := range []string{"here", "there"} {
+		scene(t, corrected, func(t *testing.T, w *world, store *failingStore) {
+			p, _ := withOutlet(w)
+			p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
+			w.SetFault(fake.IgnoresOff) // the host stays On, and its BMC says so
+			var account bmc.Device
+			password := func(text string) {
+				w.ChangeEntry(func(h *bmc.Host) {
+					h.Levels[0].Devices[0].Password = bmc.NewSecret(text)
+					account = h.Levels[0].Devices[0]
+				})
 			}
+			var accepted atomic.Value
+			accepted.Store("right")
+			password("right")
+			e, _ := enrolled(t, w, store, func(o *engine.Options) {
+				o.Open = func(d bmc.Device) (bmc.Power, error) {
+					switch {
+					case d.Driver == bmc.DriverFenceAgent:
+						return p, nil
+					case d.Password.Equal(bmc.NewSecret(accepted.Load().(string))):
+						return w.bmc(), nil
+					}
+					return stranger{}, nil
+				}
+			})
+			password("wrong")
+			await(t, func() bool { return len(p.Commands()) > 0 })
+			if corrected == "here" {
+				password("right")
+			} else {
+				accepted.Store("wrong")
+				e.LockOut.Checked(account, nil)
+			}
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, 1, only(t, e).OffLevel)
+			assert.Zero(t, w.Isolations(), "the Node of a running host was deleted")
 		})
-		password("wrong")
-		await(t, func() bool { return len(p.Commands()) > 0 })
-		password("right")
-		time.Sleep(10 * time.Minute)
-		assert.Equal(t, 1, only(t, e).OffLevel)
-		assert.Zero(t, w.Isolations(), "the Node of a running host was deleted")
-	})
+	}
 }
 
 // slowAgent takes its time for each command, as fence agents do, which wait until the

@@ -173,6 +173,12 @@ func (s *Session) MissingWitnesses() int {
 	return 0
 }
 
+// RefusedWitness reports whether a device of a lower level has refused its account in the session, and is asked no more in it.
+func (s *Session) RefusedWitness() bool {
+	level, ok := s.conn.(interface{ RefusedWitness() bool })
+	return ok && level.RefusedWitness()
+}
+
 // LevelText names the devices of a power level, for people.
 func LevelText(h bmc.Host, level int) string {
 	var list []string

@@ -118,6 +118,15 @@ func (ws *witnesses) heardOn(since time.Time) string {
 	return ""
 }
 
+// RefusedWitness reports whether a device of a lower level has refused its account, and is asked no more.
+func (l *levelPower) RefusedWitness() bool {
+	return slices.ContainsFunc(l.witnesses, func(ws *witnesses) bool {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		return slices.ContainsFunc(ws.list, func(w *witness) bool { return w.refused })
+	})
+}
+
 // startRound starts a round, unless one is in progress or no answer is needed.
 func (ws *witnesses) startRound(ctx context.Context, since time.Time) {
 	if !ws.isIdle() {

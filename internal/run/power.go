@@ -113,15 +113,19 @@ func (p *powerAccess) lockedOut(ctx context.Context, run remediate.Run) bool {
 }
 
 // findsWitness reports whether a device of a lower level that could not be opened with the session, perhaps because its Secret could not be
-// read, can be opened by now, or whether another account is known by now where one was refused. What was proven without it is proven again. // I1
+// read, can be opened by now, or whether one that refused its account may accept it, or another one, by now. What was proven without it is
+// proven again. // I1
 func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool {
-	refused := func(h *bmc.Host) bool { return p.opt.LockOut.RefusedLately(bmc.Host{Levels: h.Levels[:run.Level]}) }
-	missing, old := p.session.MissingWitnesses(), &p.session.Host
-	if missing == 0 && !refused(old) || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
+	missing, refused := p.session.MissingWitnesses(), p.session.RefusedWitness()
+	if missing == 0 && !refused || run.Step != remediate.PowerOff && run.Step != remediate.DeleteNode {
 		return false
 	}
 	h, err := p.opt.Hosts.Find(ctx, run.Target)
-	if err != nil {
+	if err != nil || run.Level >= len(h.Levels) {
+		return false
+	}
+	corrected := refused && !p.opt.LockOut.RefusedLately(bmc.Host{Levels: h.Levels[:run.Level]})
+	if missing == 0 && !corrected {
 		return false
 	}
 	s, err := power.Open(p.opt.Open, h, run.Level, p.opt.Timing)
@@ -130,7 +134,7 @@ func (p *powerAccess) findsWitness(ctx context.Context, run remediate.Run) bool 
 	}
 	defer s.Close(ctx)
 	still := s.MissingWitnesses()
-	return still < missing || still == missing && h.SameButAccess(old) && refused(old) && !refused(&h)
+	return still < missing || corrected && still == missing
 }
 
 // retryAccount tries the credentials again even if they were refused: a person who gives an

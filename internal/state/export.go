@@ -169,13 +169,30 @@ func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
 		return 0, err
 	}
 	err = readExport(spool, func(r exportRecord) error {
-		_, err := s.Put(ctx, Record{Kind: r.Kind, Key: r.Key, Data: r.Data})
+		data, err := r.imported()
+		if err == nil {
+			_, err = s.Put(ctx, Record{Kind: r.Kind, Key: r.Key, Data: data})
+		}
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 	return len(found), s.Delete(ctx, KindMeta, importKey, mark)
+}
+
+// imported is what is stored of a record. What fenced may have acted on since the export is not known, so no scope is on record, and each cluster
+// begins with a quiet period. // I16, I18
+func (r exportRecord) imported() ([]byte, error) {
+	if r.Kind != KindCluster {
+		return r.Data, nil
+	}
+	c, err := Clusters.Decode(Record{Kind: r.Kind, Key: r.Key, Data: r.Data})
+	if err != nil { // it is imported as it is
+		return r.Data, nil
+	}
+	c.Scope = Scope{}
+	return encode(c)
 }
 
 // check refuses a record that this program cannot store.

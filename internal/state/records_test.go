@@ -294,6 +294,19 @@ func openOlder(t *testing.T) state.Store {
 	return s
 }
 
+// Whoever imports a backup does not know what fenced could do since, as whether somebody has disarmed the cluster: it begins with a quiet
+// period, as without a scope on record. // I16, I18
+func TestImportForgetsTheScope(t *testing.T) {
+	from, to := openStore(t), openStore(t)
+	c := state.Cluster{Name: "c", Armed: true, ArmedBy: "ada", Scope: state.Scope{Mode: "observe", Checks: map[string]string{"FencePolicy a": "1/2"}}}
+	must.Do(statetest.SaveCluster(t.Context(), from, c))(t)
+	must.Do(state.Import(t.Context(), to, bytes.NewReader(statetest.Export(t, from))))(t)
+	got := must.Do(statetest.LoadClusters(t.Context(), to))(t)
+	require.Len(t, got, 1)
+	c.Scope, c.Version = state.Scope{}, got[0].Version
+	assert.Equal(t, c, got[0])
+}
+
 func TestImportChecksFirst(t *testing.T) {
 	from := openStore(t)
 	statetest.Fill(t, from, 100)
