@@ -69,7 +69,7 @@ type LastCheck struct {
 	Level, Device int       // indexes into bmc.Host.Levels and its Devices
 	At            time.Time // of the answer; zero: not checked yet
 	Took          time.Duration
-	LastOn        time.Time // when it was asked last, of the checks that read the target's host On; zero: none did
+	LastOn        time.Time // when a check last read the target's host On; zero: none did
 	// Reason and Problem say why a fence could not use the device; they are empty if it could.
 	Reason   reason.Code
 	Problem  string

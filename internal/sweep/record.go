@@ -54,7 +54,7 @@ type results struct {
 	failures    int  // consecutive
 	reportedBad bool // an event has reported that it is not dependable
 	lastGood    time.Time
-	lastOn      time.Time       // when the newest poll began that read the host of the device On
+	lastOn      time.Time       // when a poll read the host of the device On last
 	latencies   []time.Duration // of the newest successful polls, oldest first
 
 	description *bmc.Description
@@ -110,7 +110,7 @@ func (e *entry) record(a answer) *event.Event {
 	}
 	e.last = lastPoll{At: a.At, Reading: a.Reading, Identity: a.Identity, Err: a.Err}
 	if a.Err == nil && a.Reading.State == bmc.On && a.Identity != guard.IdentityDiffers {
-		e.lastOn = a.At.Add(-a.Reading.Took)
+		e.lastOn = a.At
 	}
 	if why, _ := failure(e.last); why != "" {
 		e.failures++
