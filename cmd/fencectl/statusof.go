@@ -45,24 +45,25 @@ func (c *cli) readTarget(ctx context.Context, of string) (s targetStatus, err er
 		return s, err
 	}
 	s.Explanation = x.Value
+	bmcs, err := c.client().BMCsOf(ctx, s.Cluster, cmp.Or(s.Node, s.Machine))
+	if err != nil {
+		return s, err
+	}
+	machines := []string{s.Machine} // a hold of the Machine is one of its Node
+	for _, b := range bmcs.Value.BMCs {
+		if b.Node != "" && b.Node == s.Node || s.Node == "" && b.Machine != "" && b.Machine == s.Machine {
+			s.BMCs, machines = append(s.BMCs, b), append(machines, b.Machine)
+		}
+	}
 	st, err := c.client().Status(ctx)
 	if err != nil {
 		return s, err
 	}
 	for _, k := range st.Value.Clusters {
 		for _, h := range k.Holds {
-			if k.Name == s.Cluster && (h.Node != "" && h.Node == s.Node || h.Machine != "" && h.Machine == s.Machine) {
+			if k.Name == s.Cluster && (h.Node != "" && h.Node == s.Node || h.Machine != "" && slices.Contains(machines, h.Machine)) {
 				s.Holds = append(s.Holds, h)
 			}
-		}
-	}
-	bmcs, err := c.client().BMCsOf(ctx, s.Cluster, cmp.Or(s.Node, s.Machine))
-	if err != nil {
-		return s, err
-	}
-	for _, b := range bmcs.Value.BMCs {
-		if b.Node != "" && b.Node == s.Node || s.Node == "" && b.Machine != "" && b.Machine == s.Machine {
-			s.BMCs = append(s.BMCs, b)
 		}
 	}
 	tl, err := c.client().NodeTimeline(ctx, s.Cluster, cmp.Or(s.Machine, s.Node))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -68,10 +69,17 @@ func (c control) nodesIn(name string, devices []device) ([]wire.Node, error) {
 		return nil, err
 	}
 	nodes, _ := c.engine.Names(name, "")
-	cs, _ := engine.NewLookup(c.engine).Status(name)
+	look, holds, heldOn := engine.NewLookup(c.engine), c.engine.Holds(name), map[string]string{}
+	for i := range holds {
+		if machine := holdStatus(holds[i]).Machine; machine != "" {
+			t, _ := look.Target(name, "", machine)
+			heldOn[machine] = t.Node
+		}
+	}
+	cs, _ := look.Status(name)
 	return fleet{
 		cluster: name, names: nodes, found: found, unseen: isUnseen(&cs), devices: devices,
-		runs: cs.Runs, refused: cs.Refused, holds: c.engine.Holds(name),
+		runs: cs.Runs, refused: cs.Refused, holds: holds, heldOn: heldOn,
 	}.nodes(), nil
 }
 
@@ -90,11 +98,12 @@ type fleet struct {
 	runs    []remediate.Run // open ones
 	refused []admit.Refused
 	holds   []state.Hold
+	heldOn  map[string]string // the Nodes of Machines that are held
 
 	all  map[string]*nodeFacts // by Node, or by the "namespace/name" of a Machine without one
 	list []*nodeFacts          // the same, those with devices first, in their order: that of their names, mostly
 	room []nodeFacts           // for those that come next: one allocation for thousands
-	// nodeOf is the Node of the run that is open on a Machine: the Machine has none once the run has deleted it.
+	// nodeOf is the Node of the run that is open on a Machine: the Machine has none once the run has deleted it. Or that of a held Machine.
 	nodeOf map[string]string
 }
 
@@ -133,6 +142,7 @@ func (f fleet) cover() (c wire.NodeCover) {
 func (f *fleet) gather() (unread bool) {
 	size := max(len(f.names), len(f.devices))
 	f.all, f.list, f.room, f.nodeOf = make(map[string]*nodeFacts, size), make([]*nodeFacts, 0, size), make([]nodeFacts, size), map[string]string{}
+	maps.Copy(f.nodeOf, f.heldOn)
 	for i := range f.runs {
 		if t := &f.runs[i].Target; t.Node != "" && t.Machine != "" {
 			f.nodeOf[t.MachineKey()] = t.Node

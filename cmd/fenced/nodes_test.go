@@ -142,12 +142,13 @@ func TestStateOfANodeIsItsMostUrgent(t *testing.T) {
 		{wire.NodeUnhealthy, paused, good, nil, nil, nil},
 		{wire.NodeOnHold, covering("n", true), dead, nil, nil, hold},
 		{wire.NodeOnHold, policy.Report{}, good, nil, nil, hold},
+		{wire.NodeOnHold, covering("n", true), good, nil, nil, []state.Hold{{Node: "ns/of-n"}}}, // by the name of its Machine
 		{wire.NodeUnfenceable, covering("n", true), dead, nil, nil, []state.Hold{{Node: "other"}}},
 		{wire.NodeHealthy, covering("n", true), good, nil, nil, nil},
 		{wire.NodeUncovered, policy.Report{}, good, nil, nil, nil},
 	} {
 		f := fleetOf(k.found, []wire.BMC{k.device}, "n")
-		f.runs, f.refused, f.holds = k.runs, k.refused, k.holds
+		f.runs, f.refused, f.holds, f.heldOn = k.runs, k.refused, k.holds, map[string]string{"ns/of-n": "n"}
 		list := f.nodes()
 		require.Len(t, list, 1)
 		assert.Equal(t, k.want, list[0].State)

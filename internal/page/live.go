@@ -406,9 +406,10 @@ func (h *hub) readNode(ctx context.Context, p place) (r nodeRead, err error) {
 	of := func(cluster, node, machine string) bool {
 		return cluster == x.Value.Cluster && (node != "" && node == x.Value.Node || node == "" && machine != "" && machine == x.Value.Machine)
 	}
+	machines := []string{x.Value.Machine} // a hold of the Machine is one of its Node
 	for i := range bmcs.Value.BMCs {
 		if b := &bmcs.Value.BMCs[i]; of(b.Cluster, b.Node, b.Machine) {
-			r.bmcs = append(r.bmcs, *b)
+			r.bmcs, machines = append(r.bmcs, *b), append(machines, b.Machine)
 		}
 	}
 	known := h.snap.nodes.Nodes
@@ -425,7 +426,7 @@ func (h *hub) readNode(ctx context.Context, p place) (r nodeRead, err error) {
 	}
 	for _, c := range h.snap.status.Clusters {
 		for _, held := range c.Holds {
-			if of(c.Name, held.Node, held.Machine) {
+			if of(c.Name, held.Node, held.Machine) || c.Name == x.Value.Cluster && held.Machine != "" && slices.Contains(machines, held.Machine) {
 				r.holds = append(r.holds, held)
 			}
 		}

@@ -308,3 +308,13 @@ func TestPageOfANodeWithoutACell(t *testing.T) {
 	s.hub.snap.nodes = wire.Nodes{Nodes: d.nodes[1:2], More: len(d.nodes) - 1}
 	assert.Contains(t, get(s, path, nil).Body.String(), "Could be fenced")
 }
+
+// TestPageOfANodeWhoseMachineIsHeld: a hold of the Machine is one of its Node.
+func TestPageOfANodeWhoseMachineIsHeld(t *testing.T) {
+	d := scene(noon)
+	d.bmcs = append(d.bmcs, wire.BMC{Cluster: "prod", Node: "worker-20", Machine: "ns/worker-20", Level: 1, Dependable: true})
+	d.status.Clusters[0].Holds = append(d.status.Clusters[0].Holds, wire.HoldStatus{Machine: "ns/worker-20", By: "cleo (uid 1003)", Reason: "on loan"})
+	s, _ := pageOf(t, d, "")
+	assert.Contains(t, get(s, s.path+"node?node=worker-20&cluster=prod", nil).Body.String(), "on loan")
+	assert.NotContains(t, get(s, s.path+"node?node=worker-21&cluster=prod", nil).Body.String(), "on loan")
+}

@@ -38,7 +38,7 @@ func (s Status) Degradations() []Degradation {
 	}
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		list = append(list, c.degradations(s.Paused)...)
+		list = append(list, c.degradations(s.PausedReason)...)
 		if c.Cover != nil && c.Mode != "respond" { // there checks start nothing
 			list = append(list, s.uncovered(c)...)
 		}
@@ -76,10 +76,10 @@ func (r *ReloadStatus) degradation() Degradation {
 	return Degradation{text, cmp.Or(r.Next, "fenced --check-config")}
 }
 
-// degradations are those of one cluster. allPaused: that all are paused was said.
-func (c *ClusterStatus) degradations(allPaused bool) (list []Degradation) {
+// degradations are those of one cluster. paused is the pause that was said already, of all clusters.
+func (c *ClusterStatus) degradations(paused string) (list []Degradation) {
 	add := func(what, next string) { list = append(list, Degradation{what, next}) }
-	if c.Paused && !allPaused {
+	if c.Paused && (paused == "" || c.PausedReason != paused) {
 		add("cluster "+c.Name+" is paused: "+c.PausedReason, cmp.Or(c.PausedNext, "fencectl resume --cluster "+c.Name+" --reason WHY"))
 	}
 	if c.Problem != "" {

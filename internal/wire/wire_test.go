@@ -456,3 +456,14 @@ func TestMostUrgentNodes(t *testing.T) {
 		assert.Equal(t, map[string]int{NodeHealthy: 2, NodeUncovered: 1, NodeHeld: 1, "FromTheFuture": 1}, got.States)
 	}
 }
+
+// TestPausesOfSeveralClustersAreToldEach: each has its own person, reason and end, also where together they pause all.
+func TestPausesOfSeveralClustersAreToldEach(t *testing.T) {
+	why := Status{Armed: true, Paused: true, PausedReason: "lab is paused by ada", PausedNext: "fencectl resume --cluster lab --reason WHY", Clusters: []ClusterStatus{
+		{Name: "prod", Paused: true, PausedReason: "prod is paused by bob", PausedNext: "fencectl resume --cluster prod --reason WHY"},
+		{Name: "lab", Paused: true, PausedReason: "lab is paused by ada", PausedNext: "fencectl resume --cluster lab --reason WHY"}}}.Degraded()
+	assert.Equal(t, []string{
+		"paused: lab is paused by ada. Next: fencectl resume --cluster lab --reason WHY",
+		"cluster prod is paused: prod is paused by bob. Next: fencectl resume --cluster prod --reason WHY",
+	}, why)
+}
