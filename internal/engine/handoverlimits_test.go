@@ -338,3 +338,36 @@ func TestRecordIsNotGivenUpWithoutTheAuditLog(t *testing.T) {
 		assert.NotEmpty(t, askedRecord(t, store).Unreadable)
 	})
 }
+
+// While the clocks differ, no time is over of what another remediator was asked: it is not told to stop, keeps its place, and what the limits of a
+// day count is kept. Told once, it would never be asked again. // I11, I15, I16
+func TestClockThatIsAheadEndsNoAskedRemediator(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		change := escalating(w, otherTemplate, thirdTemplate)
+		_, _, stop := start(t, w, store, change)
+		askedAndBegun(t, w)
+		time.Sleep(10 * time.Second)
+		stop()
+		w.setSkew(-3 * time.Hour)
+		time.Sleep(3 * time.Hour) // by the API server a few seconds
+		_, _, stop = start(t, w, store, change)
+		time.Sleep(time.Minute)
+		r := askedRecord(t, store)
+		assert.True(t, others(w)[0].TimedOut.IsZero(), "it was told to stop")
+		assert.True(t, r.Newest().TimedOut.IsZero())
+		assert.True(t, r.Idle.IsZero())
+		assert.Equal(t, []string{r.ID}, slotsOf(t, store))
+
+		w.Recover()
+		awaitAsked(t, w, "a recovery needs no clock", func() bool { return len(others(w)) == 0 && !askedRecord(t, store).Ended.IsZero() })
+		stop()
+		w.setSkew(-30 * time.Hour)
+		time.Sleep(27 * time.Hour)
+		running(t, w, store, change)
+		time.Sleep(time.Minute)
+		assert.Len(t, must.Do(escalate.Load(t.Context(), store))(t), 1)
+		w.setSkew(0)
+		time.Sleep(time.Minute)
+		assert.Empty(t, must.Do(escalate.Load(t.Context(), store))(t))
+	})
+}

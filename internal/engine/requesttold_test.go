@@ -274,3 +274,40 @@ func TestRequestFollowsItsRun(t *testing.T) {
 		})
 	}
 }
+
+// Who changes many requests all the time, or makes them anew, delays no other one: each is told in its turn, and let go. // L1, I20
+func TestRequestsThatChangeAllTheTimeDelayNoOther(t *testing.T) {
+	remake := func(s *fake.State, name string) {
+		s.Withdraw(name)
+		s.Ask(name, func(q *policy.Request) { q.Namespace, q.NodeName = "tenant", "other-100" })
+	}
+	for name, again := range map[string]func(s *fake.State, name string){
+		"changed": func(s *fake.State, name string) { s.ChangeRequest(name, func(q *policy.Request) { q.Generation++ }) },
+		"new":     remake,
+	} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.addOther(100)
+			w.Do(func(s *fake.State) { s.Host("other-100").Hang(time.Time{}); s.SetReady("other-100", "Unknown") })
+			each := func(f func(s *fake.State, name string)) {
+				w.Do(func(s *fake.State) {
+					for i := range 200 {
+						f(s, fmt.Sprint("x-", i))
+					}
+				})
+			}
+			each(remake)
+			time.Sleep(time.Second)
+			ask(w, nil)
+			e := running(t, w, store, responding(w))
+			until(t, e, remediate.PowerOn)
+			for range 60 {
+				time.Sleep(500 * time.Millisecond)
+				each(again)
+			}
+			require.Equal(t, remediate.Done, only(t, e).Step)
+			q, told := asked(w)
+			assert.Equal(t, request.Succeeded, told.Phase)
+			assert.False(t, q.Power.HasFinalizer)
+		})
+	}
+}

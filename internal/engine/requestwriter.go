@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/admit"
@@ -151,7 +152,7 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) (due time.T
 	}
 	there, writes := map[remediate.Request]bool{}, 0
 	w.unproven = false
-	for _, s := range w.c.admit.Requested.States(now) {
+	for _, s := range w.inTurn(w.c.admit.Requested.States(now)) {
 		there[s.Ref] = true
 		w.unproven = w.unproven || s.Unproven
 		told := w.written[s.Ref]
@@ -170,6 +171,21 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) (due time.T
 		return !there[q] && (!told.cleared.Failing() || now.Sub(told.next) > requestAgain)
 	})
 	return due
+}
+
+// inTurn sorts requests: those with a run, which the limits bound, before the others, and of each the one that was
+// written to longest ago first. Whoever changes many requests all the time keeps no other one waiting. // L1
+func (w *requestWriter) inTurn(list []admit.RequestState) []admit.RequestState {
+	slices.SortStableFunc(list, func(a, b admit.RequestState) int {
+		switch hasRun := a.Status.Run != ""; {
+		case hasRun == (b.Status.Run != ""):
+			return w.written[a.Ref].at.Compare(w.written[b.Ref].at)
+		case hasRun:
+			return -1
+		}
+		return 1
+	})
+	return list
 }
 
 // needsWrite says whether there is something to write. A cluster that is only observed is told

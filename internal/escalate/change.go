@@ -122,7 +122,8 @@ func (c *Cluster) change(ctx context.Context, id string, change func(*request.Ob
 }
 
 // freePlace stores that a record has no place in the limits of what is in flight any more: it stands
-// still, or it has had its place for as long as a run may. Its target stays blocked. // I11, I22
+// still, or it has had its place for as long as a run may. Its target stays blocked. A clock that is known to be
+// wrong says neither. // I11, I16, I22
 func (c *Cluster) freePlace(ctx context.Context, id string, standsStill bool, now time.Time) error {
 	if err := c.writing.Acquire(ctx, 1); err != nil {
 		return err
@@ -130,6 +131,9 @@ func (c *Cluster) freePlace(ctx context.Context, id string, standsStill bool, no
 	defer c.writing.Release(1)
 	r, known := c.records.Get(id)
 	limit := c.opt.Limits.Run().RunTimeout
+	if agrees, _ := c.opt.View.Clock(); agrees == remediate.No {
+		return nil
+	}
 	if !known || !r.Idle.IsZero() || !standsStill && (limit == 0 || now.Sub(r.Newest().Made) < limit) {
 		return nil
 	}
@@ -221,7 +225,7 @@ func (c *Cluster) settle(ctx context.Context, r Record, now time.Time) error {
 	}
 	defer c.writing.Release(1)
 	if !r.Ended.IsZero() {
-		if now.Sub(r.Ended) < kept {
+		if agrees, _ := c.opt.View.Clock(); now.Sub(r.Ended) < kept || agrees != remediate.Yes { // I15, I16
 			return nil
 		}
 		return c.delete(ctx, r)

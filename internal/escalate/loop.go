@@ -150,7 +150,7 @@ func (w *writer) try(ctx context.Context, key string, t remediate.Target, check,
 		w.c.emit(event.Event{Type: event.Failed, Node: t.Node, Machine: t.WithoutNode(), Reason: code,
 			Message: fmt.Sprintf("%s for check %s, which is tried again: %v", what, check, err)})
 	}
-	if last = last.After(now, retry, retryMax); code == reason.Contested || code == reason.Paused || code == reason.Hold {
+	if last = last.After(now, retry, retryMax); code == reason.Contested || code == reason.Paused || code == reason.Hold || code == reason.ClockSkew {
 		last.Next = now.Add(round / 2) // what it waits for can end at any time
 	}
 	w.failed[key] = last
@@ -293,8 +293,9 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 			return err
 		}
 	}
+	clock, wrong := h.opt.View.Clock()
 	step, ignored, ok := h.next(r, live, seen.deleting, now)
-	if ok { // else the last answer stays
+	if ok && clock != remediate.No { // else the last answer stays
 		w.ignored[r.ID] = ignored
 	}
 	if err := h.freePlace(ctx, r.ID, step.StandsStill || ignored != "", now); err != nil {
@@ -307,6 +308,8 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 		return nil
 	case step.Do == Wait:
 		return &reason.Refusal{Reason: reason.Contested, Message: step.Why}
+	case clock == remediate.No && !step.Tidies: // its time may not be over, and it would never be asked again // I16
+		return &reason.Refusal{Reason: reason.ClockSkew, Message: wrong}
 	}
 	if step.Over && o.TimedOut.IsZero() { // before the object is gone: else its template would be tried again
 		if err := h.change(ctx, r.ID, func(o *request.Object) { o.TimedOut = now.UTC() }); err != nil {

@@ -218,6 +218,18 @@ status: {phase: Fencing}
 	}, s.Requests)
 }
 
+// Every remediator of medik8s stops for the annotation, whatever its value: a person may have written it. // I22
+func TestRequestIsGivenUpWhateverTheTime(t *testing.T) {
+	for value, want := range map[string]time.Time{"2026-01-02T03:04:05Z": stamp, "": time.Unix(0, 0), "now": time.Unix(0, 0), "0001-01-01T00:00:00Z": time.Unix(0, 0)} {
+		q := must.Do(manifest.Request(map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": policy.FencedRemediationKind,
+			"metadata": map[string]any{"namespace": "ns", "name": "m", "annotations": map[string]any{manifest.RequestTimedOut: value}}}))(t)
+		assert.True(t, want.Equal(q.TimedOut), "%q: %s", value, q.TimedOut)
+	}
+	q := must.Do(manifest.Request(map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": policy.FencedRemediationKind,
+		"metadata": map[string]any{"namespace": "ns", "name": "m", "annotations": map[string]any{manifest.RequestHealthyDelay: "0001-01-01T00:00:00Z"}}}))(t)
+	assert.False(t, q.HealthyDelaySince.IsZero(), "no other time is ever written over it")
+}
+
 // The finalizers of Kubernetes' own garbage collection are no sign of a remediator. // I22
 func TestFinalizersOfARemediator(t *testing.T) {
 	for _, c := range []struct {

@@ -64,7 +64,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	q.Finalizer = slices.ContainsFunc(meta.texts("finalizers"), isRemediators)
 	q.Begun = q.Finalizer || len(o.child("status").fields) > 0
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
-	q.TimedOut = instant(meta, annotations, requestTimedOut)
+	q.TimedOut = timedOut(annotations)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)
 	q.Namespace, q.Name, _ = identify(meta, false)
 	for _, ref := range meta.shortList("ownerReferences") {
@@ -148,6 +148,22 @@ func TemplateAttempts(fields map[string]any) (int, error) {
 	return powerCycles(o.child("spec").child("template").child("spec")), o.err()
 }
 
+// longAgo stands for a time that an annotation does not tell. The zero time would mean that there is no annotation.
+var longAgo = time.Unix(0, 0).UTC()
+
+// timedOut is since when a request is given up. As for medik8s' remediators, its annotation says that whatever its
+// value: a person may have written it. // I22
+func timedOut(annotations map[string]string) time.Time {
+	text, told := annotations[requestTimedOut]
+	if !told {
+		return time.Time{}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil && !t.IsZero() {
+		return policy.Bounded(t)
+	}
+	return longAgo
+}
+
 // instant reads an annotation that holds a time.
 func instant(meta object, annotations map[string]string, key string) (t time.Time) {
 	text := annotations[key]
@@ -157,6 +173,8 @@ func instant(meta object, annotations map[string]string, key string) (t time.Tim
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		meta.fail(meta.at("annotations"), "the value of %s, %q, is not a time", key, text)
+	} else if t.IsZero() {
+		return longAgo
 	}
 	return policy.Bounded(t)
 }

@@ -107,7 +107,7 @@ func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {
 // only be asked about some of them. // I21
 func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"u2","resourceVersion":"9"%s}}`
-	backup := fmt.Appendf(nil, node, `,"labels":{"a":"1"},"annotations":{"b":"2"}`)
+	backup := fmt.Appendf(nil, strings.Replace(node, "u2", "u1", 1), `,"labels":{"a":"1"},"annotations":{"b":"2"}`)
 	run := toDelete
 	run.NewNodeUID = "u2"
 	for name, refuse := range map[string]func(w http.ResponseWriter){

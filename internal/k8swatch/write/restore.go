@@ -36,7 +36,8 @@ func taintKey(t corev1.Taint) string  { return "taint " + t.Key + ":" + string(t
 //
 // A key that was read back on a Node is its owner's from then on: only what was saved
 // of that Node, or later, tells whether it is still wanted, and nothing does while
-// that is the live one. // I21
+// that is the live one. So is one that was saved of the live Node: in taint mode that
+// was never deleted, and lost nothing. // I21
 func mergeBackups(backups [][]byte, restored map[string]string, live types.UID, never neverRestore) (saved, error) {
 	nodes := make([]corev1.Node, len(backups))
 	for i, b := range backups {
@@ -45,8 +46,16 @@ func mergeBackups(backups [][]byte, restored map[string]string, live types.UID, 
 		}
 	}
 	s := saved{labels: map[string]string{}, annotations: map[string]string{}}
+	stays := map[string]bool{}
+	for _, n := range nodes {
+		if n.UID == live {
+			for _, key := range (saved{n.Labels, n.Annotations, n.Spec.Taints, n.Spec.Unschedulable}).on(&n) {
+				stays[key] = true
+			}
+		}
+	}
 	for i, n := range nodes {
-		wanted := func(key string) bool { return i >= firstThatCounts(nodes, restored[key], live) }
+		wanted := func(key string) bool { return !stays[key] && i >= firstThatCounts(nodes, restored[key], live) }
 		for k, v := range n.Labels {
 			if !never.label(k) && wanted(labelKey(k)) {
 				s.labels[k] = v

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -320,10 +321,43 @@ func TestOwnersWordCountsInLaterAttempts(t *testing.T) {
 	}
 }
 
+// A tainted Node stays, and its host may be off for long. What somebody takes off it meanwhile, a role or a cordon, was not lost by the isolation,
+// and does not come back, not even from the backup of an earlier Node. // I21
+func TestOwnerTakesOffATaintedNodeWhatWasSaved(t *testing.T) {
+	const role = "node-role.kubernetes.io/control-plane"
+	gpu := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	before := nodeWith(map[string]string{role: "", "lost": "1"}, nil, true, gpu)
+	saved := nodeWith(map[string]string{role: "", "rack": "r1"}, map[string]string{"team": "db"}, true, gpu)
+	live := nodeWith(map[string]string{"rack": "r1"}, nil, false, client.OutOfService)
+	before.UID, saved.UID, live.UID = "u0", "u1", "u1"
+	for name, c := range map[string]struct {
+		backups []*corev1.Node
+		labels  map[string]string
+	}{
+		"one attempt":                            {[]*corev1.Node{saved}, map[string]string{"rack": "r1"}},
+		"another one":                            {[]*corev1.Node{saved, saved}, map[string]string{"rack": "r1"}},
+		"a Node before was gone before its role": {[]*corev1.Node{before, saved}, map[string]string{"rack": "r1", "lost": "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var backups [][]byte
+			for _, n := range c.backups {
+				backups = append(backups, backupOf(t, n))
+			}
+			s := must.Do(mergeBackups(backups, nil, live.UID, nil))(t)
+			after := apply(live, missing(s, live, remediate.IsolateTaint))
+			assert.Equal(t, c.labels, after.Labels)
+			assert.Empty(t, after.Annotations)
+			assert.Empty(t, after.Spec.Taints, "fenced takes off its own")
+			assert.False(t, after.Spec.Unschedulable)
+			assert.True(t, missing(s, after, remediate.IsolateTaint).empty())
+		})
+	}
+}
+
 // The answer of the API server to a restore shows what was read back, also where it refused a part. // I21
 func TestRestoreTellsWhatWasReadBack(t *testing.T) {
 	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"u2","resourceVersion":"9"%s}}`
-	backup := fmt.Appendf(nil, node, `,"labels":{"a":"1","dropped":"1"},"annotations":{"b":"2"}`)
+	backup := fmt.Appendf(nil, strings.Replace(node, "u2", "u1", 1), `,"labels":{"a":"1","dropped":"1"},"annotations":{"b":"2"}`)
 	run, patches, refuse := toDelete, 0, false
 	run.NewNodeUID = "u2"
 	c := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
