@@ -58,9 +58,9 @@ NAMED = ^($$(paste -sd'|' $(RACED)))\$$
 PURE := ./internal/policy ./internal/remediate ./internal/bmc ./internal/guard ./internal/manifest ./internal/reason ./internal/request ./internal/setup ./internal/suspend ./internal/times ./internal/typo ./internal/wire
 # Whose tests have one goroutine, or another one that only waits for an answer; the tests of the engine and of api share timeline among several:
 PLAIN := $(PURE) ./internal ./internal/history ./internal/login ./internal/order ./internal/timeline ./cmd/fenced-login
-HARNESS := ./test/apiserver ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
+HARNESS := ./test/asroot ./test/chart ./test/crds/... ./test/dice ./test/drill ./test/fake ./test/ipmisim ./test/law ./test/load ./test/pace ./test/recipes ./test/redfishsim ./test/upgrade ./test/wall
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
-PROGRAMS := ./test/e2e ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
+PROGRAMS := ./test/e2e ./test/apiserver ./test/demo ./test/browser ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 # Scripts of fencectl that only look, by how their names begin: the program asks once and prints. Those that prompt, wait or follow have goroutines, as the page has.
 LOOKS := ^TestScript$$/^(audit|bmc-audit|bmc-dependable|bmc-list|bmc-test|check-config|complete|conflict|explain|export|hold-group|init|json|log-level|machine|nodes|people|plan|report|simulate|status|support-bundle|target|timeline|unchecked|usage|version)
 # Tests that read or write many megabytes, which costs the race detector ten times as much. They run without it, and other tests of the same packages run the same code with it.
@@ -89,7 +89,7 @@ test-engine:
 	$(STATIC) GOMAXPROCS=1 $(NICE) $(GO) test $(TESTFLAGS) -skip "$(NAMED)" ./internal/engine
 
 test-alone:
-	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 1 $(PLAIN) $(HARNESS)
+	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -p 2 $(PLAIN) $(HARNESS)
 	$(STATIC) $(NICE) $(GO) test $(TESTFLAGS) -run "$(LOOKS)" ./cmd/fencectl
 
 test-sim: # a part of its own, because it takes long
