@@ -28,7 +28,7 @@ import (
 )
 
 // A busy machine delays an API server by many seconds.
-func init() { client.RequestTimeout = 20 * time.Second }
+func init() { client.RequestTimeout = 2 * time.Minute }
 
 // readerOf is a Reader beside a view that nobody runs, joined as k8swatch joins them.
 func readerOf(t *testing.T, cfg view.Config) *Reader {
