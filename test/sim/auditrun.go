@@ -50,7 +50,7 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditStop(r)
 	}
-	if known && old.Step.Idle() && r.Step == remediate.PowerOn {
+	if known && old.Step.Idle() && r.Step == remediate.PowerOn && byPerson(r) {
 		w.ledger.broughtBack[r.ID] = time.Now()
 	}
 	switch {
@@ -92,10 +92,11 @@ func (w *World) auditAgain(c *incarnation, r remediate.Run) {
 	}
 }
 
-// byPerson says whether a person has ordered the attempt of a run that begins.
+// byPerson says whether a person has ordered the step that a run has just entered. What a Waiting run does by itself is no order.
 func byPerson(r remediate.Run) bool {
 	last := r.Steps[len(r.Steps)-2].Note
-	return strings.Contains(last, "retried by ") && !strings.Contains(last, "retried by "+remediate.SelfActor)
+	return strings.HasPrefix(last, "unfenced by ") || strings.HasPrefix(last, "aborted by ") ||
+		strings.Contains(last, "retried by ") && !strings.Contains(last, "retried by "+remediate.SelfActor)
 }
 
 // auditSign checks that a sign of life is one of a kubelet. w.mu is held.
