@@ -370,11 +370,6 @@ func nameOf(o wire.Order) string {
 	return "the node's name"
 }
 
-// asTyped is the target of an order as a command line names it.
-func asTyped(o wire.Order) string {
-	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
-}
-
 // inCluster returns the flag that names a cluster, or an empty string for none.
 func inCluster(cluster string) string {
 	if cluster == "" {
