@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -199,11 +198,8 @@ func (c *cli) readHistory(ctx context.Context, of string, from time.Time) (api.R
 	}
 	runs := slices.DeleteFunc(rep.Value.Runs, func(r wire.RunRecord) bool { return r.Started.Before(from) })
 	rep.Value = wire.Timeline{Runs: append([]wire.RunRecord{}, runs...)} // as the list of all runs has them
-	if rep.Body, err = json.Marshal(rep.Value); err != nil {
-		return rep, fmt.Errorf("print the answer: %w", err)
-	}
-	rep.Body = append(wire.Versioned(rep.Body), '\n')
-	return rep, nil
+	rep.Body, err = encode(rep.Value)
+	return rep, err
 }
 
 // sinceText returns from which time on runs are listed, or an empty string if all are.
