@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/fenced/fenced/internal/config"
@@ -55,12 +54,6 @@ func main() {
 	os.Exit(runDaemon(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// settings collects repeated --set KEY=VALUE flags.
-type settings []string
-
-func (s *settings) String() string     { return strings.Join(*s, " ") }
-func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
-
 func runDaemon(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("fenced", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -73,8 +66,11 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
 	look := flags.Bool("survey", false, "for fencectl init: read which cluster to look at from standard input, and print what is there; changes nothing")
 	show := flags.Bool("version", false, "print the version and exit")
-	var set settings
-	flags.Var(&set, "set", "override one key, for example --set guards.quietPeriod=0s (repeatable)")
+	var set []string
+	flags.Func("set", "override one key, for example --set guards.quietPeriod=0s (repeatable)", func(key string) error {
+		set = append(set, key)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK

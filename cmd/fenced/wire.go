@@ -275,10 +275,7 @@ func (d *fenced) owners(instance string) (state.Owners, error) {
 type watch struct{ *k8swatch.Cluster }
 
 // View implements admit.Watch.
-func (w watch) View() admit.View {
-	v := w.Cluster.View()
-	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, SkewOf: v.SkewOf, Problem: v.Problem}
-}
+func (w watch) View() admit.View { return admit.View(w.Cluster.View()) }
 
 // kube implements engine.Kube.
 type kube struct{ *k8swatch.Cluster }
