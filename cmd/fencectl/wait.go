@@ -28,7 +28,7 @@ type waitFlags struct {
 
 func (w *waitFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the new steps until the run ends")
-	daysVar(cmd.Flags(), &w.timeout, "timeout", "stop waiting after this time (exit 6); the run continues")
+	cmd.Flags().Var(days{&w.timeout}, "timeout", "stop waiting after this time (exit 6); the run continues")
 }
 
 func (w *waitFlags) validate() error {
