@@ -148,7 +148,7 @@ func flagOf(word string) string {
 func fencedFlags(t *testing.T) (flags []string) {
 	t.Helper()
 	data := must.Do(os.ReadFile("../cmd/fenced/main.go"))(t)
-	for _, m := range regexp.MustCompile(`\bflags\.(?:\w*Var|String|Bool)\([^"\n]*"([\w-]+)"`).FindAllSubmatch(data, -1) {
+	for _, m := range regexp.MustCompile(`\bflags\.(?:\w*Var|String|Bool|Func)\([^"\n]*"([\w-]+)"`).FindAllSubmatch(data, -1) {
 		dashes := "--"
 		if len(m[1]) == 1 {
 			dashes = "-"

@@ -77,7 +77,7 @@ var table = map[string]rule{
 	"internal/api":        {[]string{"audit", "login", "wire"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
-	"cmd/fencectl":        {[]string{"api", "remote", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "github.com/mattn/go-runewidth"}},
+	"cmd/fencectl":        {[]string{"api", "remote", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/mattn/go-runewidth"}},
 
 	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"google.golang.org/protobuf/encoding/protowire", "k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event", "live"}, []string{"k8s.io/", "go.uber.org/zap"}},

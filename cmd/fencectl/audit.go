@@ -150,7 +150,7 @@ fencectl audit verify.`,
 		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
 	}
 	flags := cmd.Flags()
-	daysVar(flags, &o.since, "since", "only entries of this last time, like 7d or 24h; 0 means all")
+	flags.Var(days{&o.since}, "since", "only entries of this last time, like 7d or 24h; 0 means all")
 	flags.StringVar(&o.node, "node", "", "only entries about this node")
 	flags.BoolVar(&o.head, "head", false, "print only SEQ:HASH of the last entry")
 	return cmd

@@ -299,7 +299,7 @@ BMC, or at the server itself, first.`,
 }
 
 func (c *cli) bmcEnroll(ctx context.Context, order wire.Order, yes bool) error {
-	line := "fencectl bmc enroll " + asTyped(order)
+	line := order.Command("bmc enroll")
 	if err := needReason(order.Reason, line); err != nil {
 		return err
 	}

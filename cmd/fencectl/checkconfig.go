@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -143,8 +142,7 @@ func only(rep *api.Reply[wire.Coverage], check string) (err error) {
 	if !found {
 		return &exitError{code: exitFailure, err: fmt.Errorf("no check is called %s", check), hint: []string{"fencectl check-config lists them"}}
 	}
-	rep.Body, err = json.Marshal(rep.Value)
-	rep.Body = append(wire.Versioned(rep.Body), '\n')
+	rep.Body, err = encode(rep.Value)
 	return err
 }
 

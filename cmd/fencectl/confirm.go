@@ -47,7 +47,7 @@ func (c *cli) confirmName(ctx context.Context, o wire.Order, to string) (wire.Or
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return o, err
 	}
-	if err := c.showFailing(rep.Value.Gates, asTyped(o)); err != nil {
+	if err := c.showFailing(rep.Value.Gates, o); err != nil {
 		return o, err
 	}
 	if err := refusedBy(o, rep.Value.Gates); err != nil {
@@ -97,7 +97,7 @@ func refusedBy(o wire.Order, gates []reason.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
 			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", o.Verb, o.Of(), g.Reason, g.Why()),
-				hint: []string{"fencectl explain " + asTyped(o)}}
+				hint: []string{o.Command("explain")}}
 		}
 	}
 	return nil
@@ -199,8 +199,8 @@ func identityText(t *wire.OrderTarget) string {
 }
 
 // showFailing shows above a prompt the gates that do not pass, and those that an order by a person
-// does not need. of is what the order is about, as it is typed.
-func (c *cli) showFailing(gates []reason.Gate, of string) error {
+// does not need.
+func (c *cli) showFailing(gates []reason.Gate, o wire.Order) error {
 	p, shown := c.painter(c.errs), 0
 	for _, g := range gates {
 		mark := p.paint(red, "does not pass:")
@@ -223,7 +223,7 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 		}
 	}
 	if shown > promptGates {
-		_, err := fmt.Fprintf(c.errs, "  and %d more: fencectl explain %s\n", shown-promptGates, of)
+		_, err := fmt.Fprintf(c.errs, "  and %d more: %s\n", shown-promptGates, o.Command("explain"))
 		return err
 	}
 	return nil

@@ -65,11 +65,7 @@ func (c *cli) groupTable(r wire.OrderResult, now time.Time) *table {
 	t := newTable("NODE", "CHANGED", "UNTIL", "RUN", "NOTE")
 	t.spare = []string{"RUN"}
 	for _, n := range r.Nodes {
-		changed := "no"
-		if n.Changed {
-			changed = "yes"
-		}
-		t.add(n.Node, changed, c.when(n.Until, now), orDash(n.Run), orDash(n.Note))
+		t.add(n.Node, yesNo(n.Changed), c.when(n.Until, now), orDash(n.Run), orDash(n.Note))
 	}
 	for _, name := range r.Unlabelled {
 		t.add(name, "no", "-", "-", "it has no Node, so nobody knows its labels")

@@ -308,7 +308,11 @@ func surveyCluster(ctx context.Context, r setup.Request) (s setup.Survey, err er
 			"can this host reach the API server, and is the kubeconfig an administrator's? kubectl --kubeconfig " + r.Kubeconfig + " get nodes"}}
 	}
 	err = json.Unmarshal(out.Bytes(), &s)
-	if wanted := servers(r); err == nil && len(s.Servers) != wanted {
+	wanted := 1
+	if r.Management.Kubeconfig != "" {
+		wanted = 2
+	}
+	if err == nil && len(s.Servers) != wanted {
 		err = fmt.Errorf("it has %d API servers, not %d", len(s.Servers), wanted)
 	}
 	if err != nil {
@@ -316,14 +320,6 @@ func surveyCluster(ctx context.Context, r setup.Request) (s setup.Survey, err er
 			hint: []string{"is it of the same version as fencectl (" + version + ")? " + program + " --version"}}
 	}
 	return s, nil
-}
-
-// servers is how many API servers a cluster has.
-func servers(r setup.Request) int {
-	if r.Management.Kubeconfig != "" {
-		return 2
-	}
-	return 1
 }
 
 // limitedBuffer keeps the beginning of what is written.

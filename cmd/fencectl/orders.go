@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
@@ -236,7 +235,7 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.run(cmd, c, args, f) }
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
 	if v.forHelp != "" {
-		daysVar(cmd.Flags(), &f.length, "for", v.forHelp+", like 2d or 4h")
+		cmd.Flags().Var(days{&f.length}, "for", v.forHelp+", like 2d or 4h")
 		cmd.Flags().StringVar(&f.until, "until", "", strings.Replace(v.forHelp, "after", "at", 1)+", like 18:00 or 2026-01-31T18:00:00Z")
 	}
 	if v.asIs {
@@ -370,11 +369,6 @@ func nameOf(o wire.Order) string {
 	return "the node's name"
 }
 
-// asTyped is the target of an order as a command line names it.
-func asTyped(o wire.Order) string {
-	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
-}
-
 // inCluster returns the flag that names a cluster, or an empty string for none.
 func inCluster(cluster string) string {
 	if cluster == "" {
@@ -395,11 +389,6 @@ const day = 24 * time.Hour
 
 // days is a flag for a duration that may begin with days: 2d, 1d12h, 90m.
 type days struct{ d *time.Duration }
-
-// daysVar adds such a flag; 0 is its default.
-func daysVar(flags *pflag.FlagSet, d *time.Duration, name, help string) {
-	flags.Var(days{d}, name, help)
-}
 
 // Set implements pflag.Value.
 func (f days) Set(text string) (err error) {

@@ -151,13 +151,22 @@ func clock(t time.Time) string {
 
 func orDash(s string) string { return cmp.Or(s, "-") }
 
-// printValue prints an answer that the program made itself.
-func (c *cli) printValue(v any, table func() error, names ...string) error {
+// encode writes an answer that the program made itself, as the daemon would.
+func encode(v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("print the answer: %w", err)
+		return nil, fmt.Errorf("print the answer: %w", err)
 	}
-	return c.print(append(wire.Versioned(body), '\n'), table, names...)
+	return append(wire.Versioned(body), '\n'), nil
+}
+
+// printValue prints an answer that the program made itself.
+func (c *cli) printValue(v any, table func() error, names ...string) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return c.print(body, table, names...)
 }
 
 func terminalWidth(w io.Writer) int {

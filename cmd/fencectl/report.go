@@ -34,7 +34,7 @@ file to send or print.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.report(cmd.Context(), since) },
 	}
-	daysVar(cmd.Flags(), &since, "since", "the time up to now that it is about, like 14d or 24h")
+	cmd.Flags().Var(days{&since}, "since", "the time up to now that it is about, like 14d or 24h")
 	return cmd
 }
 

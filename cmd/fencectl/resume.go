@@ -222,14 +222,14 @@ func (f *follower) deliver(ctx context.Context, e wire.Event) error {
 
 // runProgram runs the program of --exec for one event.
 func (f *follower) runProgram(ctx context.Context, e wire.Event) error {
-	body, err := json.Marshal(e)
+	body, err := encode(e)
 	if err != nil {
-		return fmt.Errorf("encode the event: %w", err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, execTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, f.o.exec)
-	cmd.Stdin = bytes.NewReader(append(wire.EscapeJSON(wire.Versioned(body)), '\n'))
+	cmd.Stdin = bytes.NewReader(wire.EscapeJSON(body))
 	cmd.Stdout, cmd.Stderr = f.c.errs, f.c.errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second

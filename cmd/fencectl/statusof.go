@@ -28,13 +28,11 @@ func (c *cli) statusOf(ctx context.Context, of string) error {
 	if err != nil {
 		return requestError("read the status of "+of, err)
 	}
-	if err := c.printValue(s, func() error { return c.printTarget(s, time.Now()) }, cmp.Or(s.Node, s.Machine)); err != nil {
+	body, err := encode(s)
+	if err != nil {
 		return err
 	}
-	if !s.isWell() {
-		return &exitError{code: exitDegraded}
-	}
-	return nil
+	return c.printDegraded(!s.isWell(), body, func() error { return c.printTarget(s, time.Now()) }, cmp.Or(s.Node, s.Machine))
 }
 
 // readTarget asks the daemon what the name means, and then for all that is known of that.
@@ -83,10 +81,7 @@ func (s targetStatus) isWell() bool {
 
 // next is the command that comes next for a target that is not well; "" for one that is.
 func (s targetStatus) next() string {
-	o := wire.Order{Cluster: s.Cluster, Node: s.Node, Machine: s.Machine}
-	if o.Node != "" {
-		o.Machine = ""
-	}
+	o := wire.OrderOn(s.Cluster, s.Node, s.Machine)
 	bad := slices.IndexFunc(s.BMCs, func(b wire.BMC) bool { return b.Undependable() })
 	switch {
 	case s.Next != "" || s.isWell():

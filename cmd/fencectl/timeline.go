@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,7 +161,7 @@ Machine. fencectl timeline shows the steps of a run.`,
 		},
 	}
 	w.flags(cmd)
-	daysVar(cmd.Flags(), &since, "since", "only runs that started in this last time, like 7d or 24h; 0 means all")
+	cmd.Flags().Var(days{&since}, "since", "only runs that started in this last time, like 7d or 24h; 0 means all")
 	return cmd
 }
 
@@ -181,7 +180,11 @@ func (c *cli) history(ctx context.Context, of string, since time.Duration) error
 	}
 	return c.print(rep.Body, func() error {
 		if len(rep.Value.Runs) == 0 {
-			_, err := fmt.Fprintln(c.out, "no run is on record"+sinceText(from))
+			text := "no run is on record"
+			if since > 0 {
+				text += " since " + clock(from)
+			}
+			_, err := fmt.Fprintln(c.out, text)
 			return err
 		}
 		return runsTable(rep.Value, now).write(c.out, c.painter(c.out), "")
@@ -199,19 +202,8 @@ func (c *cli) readHistory(ctx context.Context, of string, from time.Time) (api.R
 	}
 	runs := slices.DeleteFunc(rep.Value.Runs, func(r wire.RunRecord) bool { return r.Started.Before(from) })
 	rep.Value = wire.Timeline{Runs: append([]wire.RunRecord{}, runs...)} // as the list of all runs has them
-	if rep.Body, err = json.Marshal(rep.Value); err != nil {
-		return rep, fmt.Errorf("print the answer: %w", err)
-	}
-	rep.Body = append(wire.Versioned(rep.Body), '\n')
-	return rep, nil
-}
-
-// sinceText returns from which time on runs are listed, or an empty string if all are.
-func sinceText(from time.Time) string {
-	if from.IsZero() {
-		return ""
-	}
-	return " since " + clock(from)
+	rep.Body, err = encode(rep.Value)
+	return rep, err
 }
 
 // runsTable lists runs with the time at which each began: people compare these with other logs.

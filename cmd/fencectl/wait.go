@@ -13,14 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
-
-// reasonOperatorOff is the reason of a run that is Held after `fence --off-only`.
-const reasonOperatorOff = "OperatorOff"
-
-// reasonConfirmedOff is that of a run that is Held after a manual confirmation.
-const reasonConfirmedOff = "ConfirmedOff"
 
 // heldGrace is how long a Held run is given to take up an unfence order.
 const heldGrace = 30 * time.Second
@@ -33,7 +28,7 @@ type waitFlags struct {
 
 func (w *waitFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the new steps until the run ends")
-	daysVar(cmd.Flags(), &w.timeout, "timeout", "stop waiting after this time (exit 6); the run continues")
+	cmd.Flags().Var(days{&w.timeout}, "timeout", "stop waiting after this time (exit 6); the run continues")
 }
 
 func (w *waitFlags) validate() error {
@@ -118,7 +113,7 @@ func (g *goal) reached(r wire.RunRecord, now time.Time) bool {
 	case wire.ResultRunning, wire.ResultWaiting: // a waiting run goes on by itself
 		return false
 	case wire.ResultHeld:
-		if !g.unfence && !g.fromHeld || g.confirmed && r.Reason == reasonConfirmedOff {
+		if !g.unfence && !g.fromHeld || g.confirmed && r.Reason == string(reason.ConfirmedOff) {
 			return true
 		}
 		if g.firstHeld == nil {
@@ -132,32 +127,20 @@ func (g *goal) reached(r wire.RunRecord, now time.Time) bool {
 
 // exit gives the exit status of a run that is over.
 func (g *goal) exit(r wire.RunRecord) error {
+	explain := wire.OrderOn(r.Cluster, r.Node, r.Machine).Command("explain")
 	switch {
-	case r.Result == wire.ResultHeld && g.offOnly && r.Reason == reasonOperatorOff:
+	case r.Result == wire.ResultHeld && g.offOnly && r.Reason == string(reason.OperatorOff):
 		return nil
-	case r.Result == wire.ResultHeld && g.confirmed && r.Reason == reasonConfirmedOff:
+	case r.Result == wire.ResultHeld && g.confirmed && r.Reason == string(reason.ConfirmedOff):
 		return nil
 	case r.Result == wire.ResultHeld:
 		return &exitError{code: exitFailure, err: fmt.Errorf("run %s is held (%s): %s", r.ID, r.Reason, r.Note),
-			hint: []string{"fencectl explain " + targetOf(r), "fencectl timeline " + r.ID}}
+			hint: []string{explain, "fencectl timeline " + r.ID}}
 	case r.Result == wire.ResultAborted && !g.unfence:
 		return &exitError{code: exitRefused, err: fmt.Errorf("run %s was aborted (%s): %s", r.ID, r.Reason, r.Note),
-			hint: []string{"fencectl explain " + targetOf(r)}}
+			hint: []string{explain}}
 	}
 	return nil
-}
-
-// targetOf is how the target of a run is named on a command line.
-func targetOf(r wire.RunRecord) string {
-	return asTyped(wire.Order{Cluster: r.Cluster, Node: r.Node, Machine: machineAlone(r)})
-}
-
-// machineAlone is the Machine of a run whose target has no Node.
-func machineAlone(r wire.RunRecord) string {
-	if r.Node != "" {
-		return ""
-	}
-	return r.Machine
 }
 
 const (

@@ -386,10 +386,8 @@ func nextOf(cluster string, r *admit.Refused) string {
 	if reason.ClassOf(code) == reason.Transient && !r.NextTry.IsZero() && code != reason.OfBMC(string(bmc.KindUnreachable)) {
 		return ""
 	}
-	o := wire.Order{Cluster: cluster, Node: r.Node, Run: r.Run}
-	if o.Node == "" {
-		o.Machine = r.Machine
-	}
+	o := wire.OrderOn(cluster, r.Node, r.Machine)
+	o.Run = r.Run
 	return refusalHint(o, code)
 }
 

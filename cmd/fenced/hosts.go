@@ -304,7 +304,7 @@ func wireBMC(r *sweep.Result) wire.BMC {
 		b.Level = r.Level + 1
 	}
 	for _, e := range t.PowerEvents {
-		b.PowerEvents = append(b.PowerEvents, wire.PowerEvent{At: e.At, Text: e.Text})
+		b.PowerEvents = append(b.PowerEvents, wire.PowerEvent(e))
 	}
 	for _, f := range r.Findings {
 		b.Findings = append(b.Findings, wire.BMCFinding{Code: string(f.Code), Message: f.Message})

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/fenced/fenced/internal/config"
@@ -55,12 +54,6 @@ func main() {
 	os.Exit(runDaemon(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// settings collects repeated --set KEY=VALUE flags.
-type settings []string
-
-func (s *settings) String() string     { return strings.Join(*s, " ") }
-func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
-
 func runDaemon(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("fenced", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -73,8 +66,11 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
 	look := flags.Bool("survey", false, "for fencectl init: read which cluster to look at from standard input, and print what is there; changes nothing")
 	show := flags.Bool("version", false, "print the version and exit")
-	var set settings
-	flags.Var(&set, "set", "override one key, for example --set guards.quietPeriod=0s (repeatable)")
+	var set []string
+	flags.Func("set", "override one key, for example --set guards.quietPeriod=0s (repeatable)", func(key string) error {
+		set = append(set, key)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
@@ -102,9 +98,9 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	if *check || *reload {
 		more = checkRestart
 	}
-	hosts, warnings, err := config.CheckHosts(*file, config.Hosts{}, more, set...)
+	checked, err := config.CheckAndRead(*file, config.Hosts{}, more, set...)
 	if *check || *reload {
-		for _, w := range warnings {
+		for _, w := range checked.Warnings {
 			fmt.Fprintln(stderr, "warning:", w)
 		}
 	}
@@ -119,9 +115,9 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	case *check:
 		fmt.Fprintln(stdout, "the configuration is good")
 	case *reload:
-		err = askReload(*file, set, stdout)
+		err = askReload(checked.Config, stdout)
 	default:
-		err = serve(*file, set, m, hosts, warnings, stdout)
+		err = serve(*file, set, m, checked, stdout)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
@@ -142,17 +138,17 @@ func runSurvey(stdout io.Writer) error {
 
 // serve runs the daemon, or moves its state, until SIGTERM or SIGINT; a second signal
 // ends it at once.
-func serve(file string, set []string, m move, hosts config.Hosts, warnings []string, stdout io.Writer) error {
+func serve(file string, set []string, m move, checked config.Checked, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal finds the default action
 	if m.export != "" || m.from != "" {
-		return m.do(ctx, file, set, stdout)
+		return m.do(ctx, checked.Config.State, stdout)
 	}
 	reloads := make(chan os.Signal, 1) // one that waits is enough: it reads what the files say then
 	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(reloads)
-	d, err := build(ctx, file, set, hosts, warnings)
+	d, err := build(ctx, file, set, checked)
 	if err != nil {
 		return err
 	}

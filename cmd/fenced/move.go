@@ -21,15 +21,11 @@ import (
 // uses it.
 type move struct{ export, from string }
 
-func (m move) do(ctx context.Context, file string, set []string, stdout io.Writer) error {
-	cfg, err := config.Load(file, set...)
-	if err != nil {
-		return err
-	}
+func (m move) do(ctx context.Context, c config.State, stdout io.Writer) error {
 	if m.export != "" {
-		return m.out(ctx, cfg.State, stdout)
+		return m.out(ctx, c, stdout)
 	}
-	return m.in(ctx, cfg.State, stdout)
+	return m.in(ctx, c, stdout)
 }
 
 func (m move) out(ctx context.Context, c config.State, stdout io.Writer) error {

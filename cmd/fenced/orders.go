@@ -397,23 +397,20 @@ func afterwards(o wire.Order, first string) string {
 
 // refusalHint is what to do about a refusal, for this very node where that helps.
 func refusalHint(o wire.Order, code reason.Code) string {
-	ofCluster := ""
-	if o.Cluster != "" {
-		ofCluster = " --cluster " + o.Cluster
-	}
+	inCluster := wire.Order{Cluster: o.Cluster}.Command
 	switch code {
 	case reason.NotSynced:
 		switch { // a name needs no view
 		case o.Group.IsGiven() && o.Verb == wire.Release:
 			return "release the Nodes by name"
 		case o.Group.IsGiven():
-			return "hold the Nodes by name, or stop all fencing meanwhile: " + withReason("fencectl pause"+ofCluster)
+			return "hold the Nodes by name, or stop all fencing meanwhile: " + withReason(inCluster("pause"))
 		}
 	case reason.NoSuchNode:
 		if o.Group.IsGiven() {
 			return "kubectl get nodes --show-labels lists the labels of each"
 		}
-		return "kubectl get nodes lists the names; fencectl bmc list" + ofCluster + " lists those with a BMC, fencectl status the clusters"
+		return "kubectl get nodes lists the names; " + inCluster("bmc list") + " lists those with a BMC, fencectl status the clusters"
 	case reason.NoSuchMachine:
 		return "kubectl get machines -A lists the names, which are NAMESPACE/NAME here; fencectl status lists the clusters"
 	case reason.NoSuchCluster:
@@ -429,14 +426,14 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.NoRun:
 		return "see fencectl status for the open runs"
 	case reason.NotFrozen:
-		return "fencectl bmc list" + ofCluster + " shows what is refused, and why"
+		return inCluster("bmc list") + " shows what is refused, and why"
 	case reason.NotOwner:
 		return "give it at the instance that owns the cluster: fencectl status names it"
 	case reason.Observing:
-		return "fencectl arm" + ofCluster + " --reason WHY lets fenced act; an admin may fence one node without that"
+		return withReason(inCluster("arm")) + " lets fenced act; an admin may fence one node without that"
 	case reason.OrderRefused:
 		if o.Verb == wire.Disarm {
-			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
+			return "to stop fencing there: " + withReason(inCluster("pause"))
 		}
 	case reason.FilesRefused:
 		return afterwards(o, wire.CorrectFiles)
@@ -445,7 +442,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.NotSaved:
 		return afterwards(o, "fencectl status says more: free space on the disk of the state, or look at its etcd")
 	case reason.Paused:
-		return "fencectl status says who paused what; " + withReason("fencectl resume"+ofCluster) + " ends it"
+		return "fencectl status says who paused what; " + withReason(inCluster("resume")) + " ends it"
 	}
 	if o.Of() == "" {
 		if o.Run != "" {

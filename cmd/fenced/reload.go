@@ -128,26 +128,22 @@ func (t *takenIn) add(dir, changes string) {
 
 // takeIn checks and reads everything first, and then switches, which cannot fail.
 func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
-	checked, warnings, wrong := config.CheckHosts(r.file, r.hosts, checkPolicies, r.set...)
+	checked, wrong := config.CheckAndRead(r.file, r.hosts, checkPolicies, r.set...)
 	if config.Whole(wrong) != nil {
 		return t, wrong
 	}
-	wanted, err := config.Load(r.file, r.set...)
-	if err != nil {
-		return t, err
-	}
-	for _, c := range config.Changes(r.running, wanted) {
+	for _, c := range config.Changes(r.running, checked.Config) {
 		if c.Live {
 			t.live = append(t.live, c.Key)
 		} else {
 			t.restart = append(t.restart, c.Key)
 		}
 	}
-	next := config.TakeLive(r.running, wanted)
+	next := config.TakeLive(r.running, checked.Config)
 	if err := config.CheckDeadlines(next); err != nil {
 		return t, needRestart("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
 	}
-	entries := checked.For(next)
+	entries := checked.Hosts.For(next)
 	if entries.Unread != nil { // what was read before is safer than nothing: it may say that a host is protected
 		return t, entries.Unread
 	}
@@ -171,7 +167,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 		return t, err
 	}
 	r.d.level.SetLevel(level) // also if fencectl log-level set another one
-	for _, w := range warnings {
+	for _, w := range checked.Warnings {
 		r.d.log.Warn(w)
 	}
 	t.add("clusters", clusters.text())
@@ -334,14 +330,10 @@ const mainPID = "MAINPID"
 
 // askReload is fenced --reload, whose files were checked: the daemon takes them in, and the error is why it did
 // not. systemd itself learns of no refusal: so ExecReload= fails in its place.
-func askReload(file string, set []string, stdout io.Writer) error {
+func askReload(c config.Config, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	cfg, err := config.Load(file, set...)
-	if err != nil {
-		return configError{err}
-	}
-	done, err := api.New(cfg.Control.Socket).Do(ctx, wire.Order{Verb: wire.Reload, Reason: "fenced --reload"})
+	done, err := api.New(c.Control.Socket).Do(ctx, wire.Order{Verb: wire.Reload, Reason: "fenced --reload"})
 	if err == nil {
 		fmt.Fprintln(stdout, done.Value.Message)
 		return nil
@@ -352,7 +344,7 @@ func askReload(file string, set []string, stdout io.Writer) error {
 		return signalReload(pid, err, stdout)
 	}
 	if !answered {
-		return fmt.Errorf("reload fenced: %w; is it running, and is control.socket of %s still that of its start? systemctl status fenced", err, file)
+		return fmt.Errorf("reload fenced: %w; is it running, and is control.socket of %s still that of its start? systemctl status fenced", err, c.File)
 	}
 	return fmt.Errorf("reload fenced: %w", err)
 }

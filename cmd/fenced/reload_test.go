@@ -102,7 +102,10 @@ func (r *reloadable) start() {
 	}()
 	t.Setenv("NOTIFY_SOCKET", notify)
 	ctx, cancel := context.WithCancel(t.Context())
-	r.fenced = must.Do(build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, config.Hosts{}, nil))(t)
+	file := filepath.Join(r.dir, "fenced.yaml")
+	checked, err := config.CheckAndRead(file, config.Hosts{}, checkPolicies)
+	require.NoError(t, config.Whole(err))
+	r.fenced = must.Do(build(ctx, file, nil, checked))(t)
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx, r.signals) }()
 	t.Cleanup(func() {

@@ -43,7 +43,7 @@ func survey(ctx context.Context, in io.Reader, out io.Writer) error {
 	k8swatch.LogTo(io.Discard)
 	c, err := k8swatch.New(k8swatch.Config{Config: view.Config{
 		Name: r.Cluster, Kubeconfig: r.Kubeconfig, FreshEvery: surveyFresh, StoreID: "survey",
-		Management: view.ManagementConfig{Kubeconfig: r.Management.Kubeconfig, Namespace: r.Management.Namespace, ClusterName: r.Management.ClusterName},
+		Management: view.ManagementConfig(r.Management),
 	}}, zap.NewNop())
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func surveyed(ctx context.Context, c *k8swatch.Cluster, cluster string, seen k8s
 	}
 	slices.Sort(s.HostNamespaces)
 	for _, k := range seen.Kinds {
-		s.Kinds = append(s.Kinds, setup.Kind{Management: k.Management, Group: k.Group, Kind: k.Kind, Served: k.Served, Objects: k.Objects, Problem: k.Problem})
+		s.Kinds = append(s.Kinds, setup.Kind(k))
 		if k.Problem != "" {
 			s.Unseen = append(s.Unseen, setup.NotSeen(strings.TrimSuffix(k.Kind+"."+k.Group, "."), k.Kind, k.Problem))
 		}

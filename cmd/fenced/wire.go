@@ -60,14 +60,9 @@ type fenced struct {
 }
 
 // build makes every part from the configuration. It takes the state file's
-// lock and the socket, and talks to nobody yet. The warnings are those of the check
-// of the configuration, and the hosts those that it has read.
-func build(ctx context.Context, file string, set []string, hosts config.Hosts, warnings []string) (_ *fenced, err error) {
-	cfg, err := config.Load(file, set...)
-	if err != nil {
-		return nil, err
-	}
-	level := zap.NewAtomicLevel()
+// lock and the socket, and talks to nobody yet.
+func build(ctx context.Context, file string, set []string, checked config.Checked) (_ *fenced, err error) {
+	cfg, entries, level := checked.Config, checked.Hosts, zap.NewAtomicLevel()
 	if err := setLevel(level, cfg.Log.Level); err != nil {
 		return nil, err
 	}
@@ -81,10 +76,9 @@ func build(ctx context.Context, file string, set []string, hosts config.Hosts, w
 			_ = log.Sync() // it never fails
 		}
 	}()
-	for _, w := range warnings {
+	for _, w := range checked.Warnings {
 		d.log.Warn(w)
 	}
-	entries := hosts.For(cfg)
 	for _, why := range refusedEntries(entries.Entries) {
 		d.log.Error("a host is not fenced, because something is wrong in its entry of hosts.d: " + why + ": " + wire.CorrectFiles)
 	}
@@ -275,10 +269,7 @@ func (d *fenced) owners(instance string) (state.Owners, error) {
 type watch struct{ *k8swatch.Cluster }
 
 // View implements admit.Watch.
-func (w watch) View() admit.View {
-	v := w.Cluster.View()
-	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, SkewOf: v.SkewOf, Problem: v.Problem}
-}
+func (w watch) View() admit.View { return admit.View(w.Cluster.View()) }
 
 // kube implements engine.Kube.
 type kube struct{ *k8swatch.Cluster }

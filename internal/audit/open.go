@@ -124,10 +124,7 @@ func (l *Log) checkLockedName() error {
 	if !os.SameFile(named, is) {
 		return ErrLocked
 	}
-	files, err := Files(l.path)
-	if err != nil {
-		return err
-	}
+	files := Files(l.path)
 	for _, name := range files[:len(files)-1] {
 		if old, err := os.Stat(name); err == nil && os.SameFile(old, is) {
 			if err := os.Remove(name); err != nil {

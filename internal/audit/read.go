@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // maxLine limits a line, in bytes; the largest entry is far smaller.
@@ -109,22 +110,21 @@ func (s *Span) add(raw []byte, n int) (Line, error) {
 
 // Files returns the existing files of the log at path, oldest first: the rotated
 // files, and the one being written.
-func Files(path string) ([]string, error) {
-	old, err := filepath.Glob(escaped(path) + ".[0-9]*")
-	if err != nil {
-		return nil, fmt.Errorf("list the files of the audit log: %w", err)
+func Files(path string) (files []string) {
+	entries, _ := os.ReadDir(filepath.Dir(path)) // one that cannot be listed shows no rotated file
+	for _, e := range entries {                  // by name: the numbers have leading zeros
+		number, ok := strings.CutPrefix(e.Name(), filepath.Base(path)+".")
+		if ok && strings.IndexAny(number, "0123456789") == 0 {
+			files = append(files, path+"."+number)
+		}
 	}
-	slices.Sort(old) // the numbers have leading zeros
-	return append(old, path), nil
+	return append(files, path)
 }
 
 // Walk verifies all files of the log at path, and that each follows the one
 // before it, and calls f with every good line.
 func Walk(path string, f func(Line) error) (Span, error) {
-	files, err := Files(path)
-	if err != nil {
-		return Span{}, err
-	}
+	files := Files(path)
 	var whole Span
 	for i, name := range files {
 		s, err := walkFile(name, f)
@@ -218,18 +218,6 @@ func headMismatch(exported []Head, is Head) error {
 		}
 	}
 	return nil
-}
-
-// escaped makes Glob match a path literally.
-func escaped(path string) string {
-	var b []byte
-	for i := range len(path) {
-		if c := path[i]; c == '*' || c == '?' || c == '[' || c == '\\' {
-			b = append(b, '\\')
-		}
-		b = append(b, path[i])
-	}
-	return string(b)
 }
 
 // Tail calls f with the entries in the last bytes of the newest file, oldest first. It verifies

@@ -188,7 +188,7 @@ func manyFiles(t *testing.T, path string) Head {
 	l := must.Do(Open(path, Options{Origin: origin, MaxFile: 1500}))(t)
 	last := appendN(t, l, 30)
 	require.NoError(t, l.Close())
-	require.Greater(t, len(must.Do(Files(path))(t)), 3)
+	require.Greater(t, len(Files(path)), 3)
 	return last
 }
 
@@ -250,7 +250,7 @@ func TestSelectPassesFilesOver(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 		}
 		require.NoError(t, l.Close())
-		files := must.Do(Files(path))(t)
+		files := Files(path)
 		require.Greater(t, len(files), 5)
 		for _, harmed := range []string{files[0], files[len(files)-1]} {
 			require.NoError(t, os.WriteFile(harmed, []byte("damage that nobody asks for\n"), 0o600))
@@ -295,7 +295,7 @@ func TestSelectTellsBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
 			last := manyFiles(t, path).Seq
-			tc.harm(t, path, must.Do(Files(path))(t))
+			tc.harm(t, path, Files(path))
 			seqs, breaks := selected(t, path, Query{})
 			require.Len(t, breaks, 1)
 			assert.Contains(t, breaks[0].What, tc.what)

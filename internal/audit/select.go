@@ -78,11 +78,7 @@ type selection struct {
 // files reads the rotated files, oldest first, and then the one that is written.
 func (s *selection) files(path string) error {
 	for !s.over {
-		old, err := rotated(path)
-		if err != nil {
-			return err
-		}
-		old = slices.DeleteFunc(old, func(n uint64) bool { return n <= s.passed })
+		old := slices.DeleteFunc(rotated(path), func(n uint64) bool { return n <= s.passed })
 		name := path
 		if len(old) > 0 {
 			name = rotatedName(path, old[0])
@@ -93,11 +89,10 @@ func (s *selection) files(path string) error {
 		}
 		if len(old) == 0 {
 			// It may have got its name after the list was made, and the one before it a number.
-			old, err = rotated(path)
-			if err == nil && (len(old) == 0 || old[len(old)-1] <= s.passed) {
+			if old = rotated(path); len(old) == 0 || old[len(old)-1] <= s.passed {
 				return errors.Join(s.file(f), f.Close())
 			}
-			if err = errors.Join(err, f.Close()); err != nil {
+			if err := f.Close(); err != nil {
 				return err
 			}
 			continue
@@ -120,17 +115,14 @@ func (s *selection) files(path string) error {
 }
 
 // rotated lists the numbers of the rotated files, ascending.
-func rotated(path string) (numbers []uint64, err error) {
-	files, err := Files(path)
-	if err != nil {
-		return nil, err
-	}
+func rotated(path string) (numbers []uint64) {
+	files := Files(path)
 	for _, name := range files[:len(files)-1] {
 		if n, err := strconv.ParseUint(strings.TrimPrefix(name, path+"."), 10, 63); err == nil && rotatedName(path, n) == name {
 			numbers = append(numbers, n)
 		}
 	}
-	return numbers, nil
+	return numbers
 }
 
 // beginOf returns when the first entry of a file was written.

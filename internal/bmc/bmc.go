@@ -286,3 +286,19 @@ func Printable(s string, limit int) string {
 	}
 	return s[:limit]
 }
+
+// Scrubbed is Printable without the secrets, which a device or a program may repeat. // I25
+func Scrubbed(s string, limit int, secrets ...string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			s = strings.ReplaceAll(s, secret, "[redacted]")
+		}
+	}
+	return Printable(s, limit)
+}
+
+// SafeText is an error text that may be shown. It does not unwrap to the error that it is from, which may
+// hold a secret. // I25
+type SafeText string
+
+func (s SafeText) Error() string { return string(s) }

@@ -13,12 +13,6 @@ const (
 	maxText = 300 // of an error text, in bytes
 )
 
-// safeText is an error text that may be shown. It does not unwrap to the error of
-// a provider, which may contain what was sent.
-type safeText string
-
-func (s safeText) Error() string { return string(s) }
-
 // fail returns the *bmc.Error of an operation.
 func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) error {
 	text := err.Error()
@@ -29,20 +23,11 @@ func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) 
 	if kind == bmc.KindProtocol && ctx.Err() != nil {
 		kind = bmc.KindUnreachable // a request that was cut may end in any error
 	}
-	var cause error = safeText(c.scrub(text))
+	var cause error = bmc.SafeText(bmc.Scrubbed(text, maxText, c.device.Password.Reveal()))
 	if ended := ctx.Err(); ended != nil {
 		cause = errors.Join(cause, ended)
 	}
 	return &bmc.Error{Kind: kind, Op: op, Addr: c.device.String(), Sent: sent, Err: cause}
-}
-
-// scrub makes text safe to show: without the password, even if a BMC repeats it,
-// without control characters, and short. // I25
-func (c *Client) scrub(text string) string {
-	if p := c.device.Password.Reveal(); p != "" {
-		text = strings.ReplaceAll(text, p, "[redacted]")
-	}
-	return bmc.Printable(text, maxText)
 }
 
 // kindOf classifies errors of requests.

@@ -97,31 +97,23 @@ func TakeLive(running, wanted Config) Config {
 
 // compare calls differs for each key below two structs whose values are not equal.
 func compare(a, b reflect.Value, above string, differs func(key string, a, b reflect.Value)) {
-	for i := range a.NumField() {
-		name := a.Type().Field(i).Tag.Get("yaml")
-		if name == "-" {
-			continue
-		}
-		key := strings.TrimPrefix(above+"."+name, ".")
-		switch x, y := a.Field(i), b.Field(i); {
+	others := appendLeaves(nil, above, b)
+	for i, leaf := range appendLeaves(nil, above, a) {
+		switch x, y := leaf.value, others[i].value; {
 		case x.Type() == reflect.TypeFor[[]Cluster]():
-			compareClusters(x, y, key, differs)
-		case x.Kind() == reflect.Struct:
-			compare(x, y, key, differs)
+			compareClusters(x.Interface().([]Cluster), y.Interface().([]Cluster), leaf.key, differs)
 		case x.Kind() == reflect.Slice && x.Len() == 0 && y.Len() == 0: // one of them may be nil
 		case !reflect.DeepEqual(x.Interface(), y.Interface()):
-			differs(key, x, y)
+			differs(leaf.key, x, y)
 		}
 	}
 }
 
 // compareClusters compares the clusters that two lists have, whose order means nothing.
-func compareClusters(a, b reflect.Value, above string, differs func(key string, a, b reflect.Value)) {
-	list := b.Interface().([]Cluster)
-	for i := range a.Len() {
-		name := a.Index(i).Interface().(Cluster).Name
-		if same := clusterNamed(list, name); same != nil {
-			compare(a.Index(i), reflect.ValueOf(*same), above+"."+name, differs)
+func compareClusters(a, b []Cluster, above string, differs func(key string, a, b reflect.Value)) {
+	for _, c := range a {
+		if same := clusterNamed(b, c.Name); same != nil {
+			compare(reflect.ValueOf(c), reflect.ValueOf(*same), above+"."+c.Name, differs)
 		}
 	}
 }

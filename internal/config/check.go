@@ -23,20 +23,27 @@ import (
 // hosts' files with passwords and certificates, of doors that stand further open than they
 // need to, and of what is there in vain.
 func Check(file string, more func(Config) (warnings []string, err error), overrides ...string) (warnings []string, err error) {
-	_, warnings, err = CheckHosts(file, Hosts{}, more, overrides...)
-	return warnings, err
+	checked, err := CheckAndRead(file, Hosts{}, more, overrides...)
+	return checked.Warnings, err
 }
 
-// CheckHosts is Check, and returns the hosts that it has read. A daemon that starts or reloads uses those: to read a hundred thousand
-// again takes seconds, and what it reads then is not what was checked. before are those that it read last.
-func CheckHosts(file string, before Hosts, more func(Config) (warnings []string, err error), overrides ...string) (hosts Hosts, warnings []string, err error) {
+// Checked is what a check has read and found. Its Config is that of Load if the error of the check is none as a Whole.
+type Checked struct {
+	Config   Config
+	Hosts    Hosts
+	Warnings []string
+}
+
+// CheckAndRead is Check, and returns what it has read. A daemon that starts or reloads uses that: to read a hundred thousand hosts
+// again takes seconds, and what it reads then is not what was checked. before are the hosts that it read last.
+func CheckAndRead(file string, before Hosts, more func(Config) (warnings []string, err error), overrides ...string) (checked Checked, err error) {
 	c, errs := load(file, overrides)
 	if c.File == "" {
-		return hosts, nil, errors.Join(errs...)
+		return checked, errors.Join(errs...)
 	}
-	warnings = slices.Concat(warnModes(c), warnState(c), warnIgnored(c), warnEnvironment(), warnRoles(c))
+	warnings := slices.Concat(warnModes(c), warnState(c), warnIgnored(c), warnEnvironment(), warnRoles(c))
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
-		return hosts, warnings, errors.Join(errs...)
+		return Checked{Config: c, Warnings: warnings}, errors.Join(errs...)
 	}
 	hosts, ofHosts, hostErrs := loadHosts(c, before, true)
 	others, moreErr := more(c)
@@ -49,7 +56,7 @@ func CheckHosts(file string, before Hosts, more func(Config) (warnings []string,
 	if _, err := os.ReadDir(os.Getenv("CREDENTIALS_DIRECTORY")); err == nil {
 		errs = append(errs, CheckCredentials(hosts.Entries)...)
 	}
-	return hosts, slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
+	return Checked{c, hosts, slices.Concat(warnings, ofHosts, others)}, errors.Join(errs...)
 }
 
 // InPart is an error that concerns some hosts or some clusters: the daemon starts, and does not fence these.

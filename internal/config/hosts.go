@@ -165,7 +165,7 @@ func keysOfHosts(c Config) hostKeys {
 	return hostKeys{c.File, c.Hosts, strings.Join(c.ClusterNames(), "\n"), c.Guards.Identity}
 }
 
-// For returns the hosts that CheckHosts has read, if c reads them in the same way, and else reads them.
+// For returns the hosts that CheckAndRead has read, if c reads them in the same way, and else reads them.
 func (h Hosts) For(c Config) Hosts {
 	if h.as == keysOfHosts(c) {
 		return h

@@ -554,14 +554,14 @@ func TestFilesAreInOrder(t *testing.T) {
 		return all
 	}
 	file := write(t, files)
-	hosts, warnings, err := CheckHosts(file, Hosts{}, func(Config) ([]string, error) { return nil, nil })
+	checked, err := CheckAndRead(file, Hosts{}, func(Config) ([]string, error) { return nil, nil })
 	var read []string
-	for _, e := range hosts.Entries {
+	for _, e := range checked.Hosts.Entries {
 		read = append(read, e.Node)
 	}
 	require.Equal(t, names, read)
 	require.Equal(t, wrong, found(strings.Split(err.Error(), "\n"), wrong))
-	require.Equal(t, missing, found(warnings, missing))
+	require.Equal(t, missing, found(checked.Warnings, missing))
 }
 
 // What is read again is the same whether or not it could be taken over from what was read before: entries, errors and warnings. Only the entries of

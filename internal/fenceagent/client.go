@@ -151,15 +151,9 @@ func unsupported(format string, args ...any) error {
 	return bmc.WithKind(bmc.KindUnsupported, fmt.Errorf(format, args...))
 }
 
-// safeText is an error text that may be shown. It does not unwrap to the output
-// of an agent, which may repeat a secret.
-type safeText string
-
-func (s safeText) Error() string { return string(s) }
-
 // fail returns the *bmc.Error of an operation.
 func (c *Client) fail(op string, sent bmc.Sent, err error) error {
-	kind, cause := bmc.KindProtocol, error(safeText(c.scrub(err.Error())))
+	kind, cause := bmc.KindProtocol, error(bmc.SafeText(c.scrub(err.Error())))
 	if e, ok := errors.AsType[*bmc.KindError](err); ok {
 		kind = e.Kind
 	}
@@ -205,10 +199,5 @@ func (c *Client) scrub(text string) string {
 	for _, s := range c.device.SecretParameters {
 		secrets = append(secrets, s.Reveal())
 	}
-	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "[redacted]")
-		}
-	}
-	return bmc.Printable(text, maxText)
+	return bmc.Scrubbed(text, maxText, secrets...)
 }

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -211,4 +210,4 @@ func join(parts []string) string {
 }
 
 // upper begins a sentence.
-func upper(s string) string { return cmp.Or(strings.ToUpper(s[:min(1, len(s))])+s[min(1, len(s)):], s) }
+func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }

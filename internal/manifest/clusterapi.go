@@ -297,27 +297,18 @@ func requestKind(kind string) string {
 	return ""
 }
 
-// clusterSelectorSchema, clusterCheckV1Beta1 and clusterCheckV1Beta2 are the keys of a Cluster API
-// MachineHealthCheck in a file; see checkSchema.
-var clusterSelectorSchema = schema{
-	"matchLabels":      nil,
-	"matchExpressions": {"key": nil, "operator": nil, "values": nil},
-}
-
+// clusterCheckV1Beta1 and clusterCheckV1Beta2 are the keys of a Cluster API MachineHealthCheck in a file; see checkSchema.
 var clusterCheckV1Beta1 = schema{
 	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
 	"spec": {
 		"clusterName":                nil,
-		"selector":                   clusterSelectorSchema,
+		"selector":                   selectorSchema,
 		"unhealthyConditions":        {"type": nil, "status": nil, "timeout": nil},
 		"unhealthyMachineConditions": {"type": nil, "status": nil, "timeout": nil},
 		"maxUnhealthy":               nil,
 		"unhealthyRange":             nil,
 		"nodeStartupTimeout":         nil,
-		"remediationTemplate": {
-			"apiVersion": nil, "kind": nil, "namespace": nil, "name": nil,
-			"uid": nil, "resourceVersion": nil, "fieldPath": nil,
-		},
+		"remediationTemplate":        referenceSchema,
 	},
 }
 
@@ -325,7 +316,7 @@ var clusterCheckV1Beta2 = schema{
 	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
 	"spec": {
 		"clusterName": nil,
-		"selector":    clusterSelectorSchema,
+		"selector":    selectorSchema,
 		"checks": {
 			"unhealthyNodeConditions":    {"type": nil, "status": nil, "timeoutSeconds": nil},
 			"unhealthyMachineConditions": {"type": nil, "status": nil, "timeoutSeconds": nil},

@@ -180,16 +180,16 @@ func attempts(status object) map[string][]policy.Attempt {
 var nodeCheckSchema = schema{
 	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
 	"spec": {
-		"selector":              checkSchema["spec"]["selector"],
+		"selector":              selectorSchema,
 		"unhealthyConditions":   {"type": nil, "status": nil, "duration": nil},
 		"minHealthy":            nil,
 		"maxUnhealthy":          nil,
 		"pauseRequests":         nil,
 		"healthyDelay":          nil,
 		"stormCooldownDuration": nil,
-		"remediationTemplate":   checkSchema["spec"]["remediationTemplate"],
+		"remediationTemplate":   referenceSchema,
 		"escalatingRemediations": {
-			"order": nil, "timeout": nil, "remediationTemplate": checkSchema["spec"]["remediationTemplate"],
+			"order": nil, "timeout": nil, "remediationTemplate": referenceSchema,
 		},
 	},
 }

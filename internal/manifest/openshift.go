@@ -119,19 +119,22 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 var checkSchema = schema{
 	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
 	"spec": {
-		"selector": {
-			"matchLabels":      nil,
-			"matchExpressions": {"key": nil, "operator": nil, "values": nil},
-		},
+		"selector":            selectorSchema,
 		"unhealthyConditions": {"type": nil, "status": nil, "timeout": nil},
 		"maxUnhealthy":        nil,
 		"nodeStartupTimeout":  nil,
-		"remediationTemplate": {
-			"apiVersion": nil, "kind": nil, "namespace": nil, "name": nil,
-			"uid": nil, "resourceVersion": nil, "fieldPath": nil,
-		},
+		"remediationTemplate": referenceSchema,
 	},
 }
+
+// selectorSchema and referenceSchema are parts of the checks of several API families.
+var (
+	selectorSchema  = schema{"matchLabels": nil, "matchExpressions": {"key": nil, "operator": nil, "values": nil}}
+	referenceSchema = schema{
+		"apiVersion": nil, "kind": nil, "namespace": nil, "name": nil,
+		"uid": nil, "resourceVersion": nil, "fieldPath": nil,
+	}
+)
 
 // readPause reads whether a MachineHealthCheck is paused for its own controller, and
 // to whom it is handed over. The annotation pauses whatever its value is, even

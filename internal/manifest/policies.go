@@ -151,7 +151,7 @@ func (f *policyFile) budget(n *yaml.Node, before int, i id, fields map[string]an
 
 // reportErrors reports each error of a document on its own line.
 func (f *policyFile) reportErrors(n *yaml.Node, before int, message string) {
-	for _, text := range strings.Split(message, "; ") {
+	for text := range strings.SplitSeq(message, "; ") {
 		path, _, _ := strings.Cut(text, ": ")
 		f.fail(lineOf(n, path)+before, "%s", text)
 	}

@@ -34,8 +34,8 @@ func (n *names) sweep() { n.ids, n.used = n.used, make(map[string]string, len(n.
 // cell is a Node in the map. It is comparable, so that only a cell that changed is drawn.
 type cell struct {
 	ID, Cluster, Node, Machine  string
-	State, Letter, Means        string
-	Checks, BMCs, Why, Run, Now string
+	State, Letter, Checks, BMCs string
+	Why, Now                    string
 	Few                         bool
 }
 
@@ -165,8 +165,8 @@ func zoneOf(list []wire.Node, ids *names, remarks map[target]remark, few, severa
 
 func cellOf(n *wire.Node, ids *names, remarks map[target]remark, few bool) cell {
 	st := stateOf(n)
-	c := cell{ID: ids.of("n", n.Cluster, n.Node, n.Machine), Cluster: n.Cluster, Node: n.Node, Machine: n.Machine, State: st.Name, Letter: st.Letter, Means: st.Means,
-		Checks: strings.Join(n.Checks, ", "), BMCs: strings.Join(n.BMCs, ", "), Run: n.Run, Few: few}
+	c := cell{ID: ids.of("n", n.Cluster, n.Node, n.Machine), Cluster: n.Cluster, Node: n.Node, Machine: n.Machine, State: st.Name, Letter: st.Letter,
+		Checks: strings.Join(n.Checks, ", "), BMCs: strings.Join(n.BMCs, ", "), Few: few}
 	w := remarks[target{n.Cluster, n.Name()}]
 	c.Now, c.Why = w.now, w.text
 	if c.Why == "" && n.Reason != "" && n.Fenceable == wire.FenceableNo {

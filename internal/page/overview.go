@@ -141,14 +141,13 @@ type clusterView struct {
 type sentence struct{ Class, Text, Next string }
 
 type clustersView struct {
-	Version string
-	Paused  string
-	Rows    []clusterView
+	Paused string
+	Rows   []clusterView
 }
 
 // clustersOf repeats no sentence of the degraded lines except why nothing is decided, which belongs to the cluster.
 func clustersOf(st wire.Status) clustersView {
-	v := clustersView{Version: st.Version}
+	var v clustersView
 	if st.Paused {
 		v.Paused = cmp.Or(st.PausedReason, "paused")
 	}
@@ -213,8 +212,8 @@ type checkView struct {
 	Cluster, Title  string
 	Tag, Word       string
 	Room, Unhealthy int
-	// Of the bar, in thousandths: what is healthy and must stay so, the room for more unhealthy ones, the unhealthy.
-	Sound, RoomX, RoomWidth, BadX, BadWidth int
+	// Of the bar, in thousandths: the room for more unhealthy ones, the unhealthy. What is before is healthy and must stay so.
+	RoomX, RoomWidth, BadX, BadWidth int
 }
 
 func checksOf(st wire.Status) rows[checkView] {
@@ -249,7 +248,6 @@ func checkOf(cluster string, k wire.CheckStatus) checkView {
 	v.BadX = 1000 - v.BadWidth
 	v.RoomWidth = min(share(v.Room), v.BadX)
 	v.RoomX = v.BadX - v.RoomWidth
-	v.Sound = v.RoomX
 	return v
 }
 

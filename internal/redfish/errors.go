@@ -120,12 +120,7 @@ func (c *Client) scrub(text string) string {
 	if c.auth.session != nil {
 		secrets = append(secrets, c.auth.session.Token)
 	}
-	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "[redacted]")
-		}
-	}
-	return bmc.Printable(text, maxText)
+	return bmc.Scrubbed(text, maxText, secrets...)
 }
 
 // jsonText is s as it is encoded in the body of a login.

@@ -244,7 +244,9 @@ func (s *Sweep) updateInventory(ctx context.Context, round int) (whole bool) {
 	s.inventoryRead, s.unusable, s.listed = true, unusable, listed
 	for id, h := range s.hosts {
 		if h.round != round {
-			drop(h.list)
+			for _, e := range h.list {
+				e.gone = true
+			}
 			delete(s.hosts, id)
 		}
 	}
@@ -310,10 +312,4 @@ func isCorrected(old, now *subject, id deviceID) bool {
 // sameDevice reports whether the record of one device also applies to the other.
 func sameDevice(a, b bmc.Device) bool {
 	return a.Driver == b.Driver && a.String() == b.String() && a.Key() == b.Key()
-}
-
-func drop(list []*entry) {
-	for _, e := range list {
-		e.gone = true
-	}
 }

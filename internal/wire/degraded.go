@@ -213,11 +213,7 @@ func (b Blocked) cause() string {
 
 // next is what a person can do. What passes by itself needs nobody.
 func (b Blocked) next() string {
-	o := Order{Cluster: b.Cluster, Node: b.Node}
-	if b.Node == "" {
-		o.Machine = b.Machine
-	}
-	text := o.Command("explain") + " shows every gate"
+	text := OrderOn(b.Cluster, b.Node, b.Machine).Command("explain") + " shows every gate"
 	if !b.NextTry.IsZero() {
 		text += "; fenced tries again by itself"
 	}

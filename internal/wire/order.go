@@ -60,6 +60,14 @@ type Order struct {
 	Group          // hold, release: in place of Node
 }
 
+// OrderOn is an order about a Node, or about a Machine that has none.
+func OrderOn(cluster, node, machine string) Order {
+	if node != "" {
+		machine = ""
+	}
+	return Order{Cluster: cluster, Node: node, Machine: machine}
+}
+
 // Of is what the order is about: the name of a Node, or the "namespace/name" of a Machine.
 // No Node's name has a slash.
 func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }

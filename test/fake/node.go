@@ -75,16 +75,24 @@ func (n *Node) Lacks(h *Host) (lacks []string) {
 	return append(lacks, n.lacks(h.Owned)...)
 }
 
-// wanted is what the saved Nodes of a run had, except what was read back on this Node: that is its
-// owner's.
+// wanted is what the saved Nodes of a run had, except what was read back on this Node, or was saved of it and so was never lost: that is its
+// owner's. // I21
 func (n *Node) wanted(r remediate.Run, backups [][]byte) Owned {
-	want := Owned{Labels: map[string]string{}}
-	wanted := func(key string) bool { return r.Restored[key] != n.UID }
-	for _, b := range backups {
-		var old Node
-		if err := json.Unmarshal(b, &old); err != nil {
+	saved := make([]Node, len(backups))
+	stays := map[string]bool{}
+	for i, b := range backups {
+		if err := json.Unmarshal(b, &saved[i]); err != nil {
 			panic("fake: a backup cannot be read: " + err.Error())
 		}
+		if saved[i].UID == n.UID {
+			for _, key := range saved[i].has(Owned{saved[i].Labels, saved[i].Taints, saved[i].Cordoned}) {
+				stays[key] = true
+			}
+		}
+	}
+	want := Owned{Labels: map[string]string{}}
+	wanted := func(key string) bool { return !stays[key] && r.Restored[key] != n.UID }
+	for _, old := range saved {
 		for k, v := range old.Labels {
 			if wanted("label " + k) {
 				want.Labels[k] = v
