@@ -529,6 +529,55 @@ func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 	}
 }
 
+// slowly is a BMC that takes three seconds for each question from when it is told to.
+type slowly struct {
+	bmc.Power
+	told *atomic.Bool
+}
+
+func (s slowly) Read(ctx context.Context) (bmc.Reading, error) {
+	if s.told.Load() {
+		time.Sleep(3 * time.Second)
+	}
+	return s.Power.Read(ctx)
+}
+
+// An On that the BMC health check reads after a confirmation was given contradicts it, also while fenced still looks for evidence against it. // I26
+func TestOnWhileFencedLooksForEvidenceContradictsAConfirmation(t *testing.T) {
+	for name, held := range map[string]bool{"no run": false, "a Held run": true} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			var read atomic.Pointer[time.Time]
+			var slow atomic.Bool
+			if !held {
+				w.pauseCheck()
+				w.dead()
+			}
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return slowly{w.bmc(), &slow}, nil }
+				o.LastChecks = func(string, string) []hosts.LastCheck {
+					if at := read.Load(); at != nil {
+						return []hosts.LastCheck{{At: *at, LastOn: *at}}
+					}
+					return nil
+				}
+			})
+			time.Sleep(2 * time.Second)
+			if held {
+				until(t, e, remediate.PowerOff)
+				w.dead()
+				until(t, e, remediate.Held)
+			}
+			slow.Store(true)
+			time.AfterFunc(time.Second, func() { at := time.Now(); read.Store(&at) })
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			require.NotNil(t, read.Load(), "before it was accepted")
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
 // The clock of the process that took a confirmation may have been ahead: what another one reads on since it has the run contradicts it all
 // the same. // I16, I26
 func TestOnContradictsAConfirmationOfAClockThatWasAhead(t *testing.T) {
