@@ -138,6 +138,7 @@ func readPolicies(cfg config.Config) (all manifest.Policies, refused []*policyFi
 	examine := func(f *policyFile, id policy.CheckID, clusters []string) (good bool) {
 		source := id.Source
 		id.Source = ""
+		id.APIVersion, _, _ = strings.Cut(id.APIVersion, "/") // one check at two versions is there twice
 		if err := placed(cfg, source, clusters); err != nil {
 			f.errs = append(f.errs, err)
 		}

@@ -265,6 +265,21 @@ func TestPoliciesAreOnceAndPlaced(t *testing.T) {
 	assert.ErrorContains(t, err, "3.yaml:1: several clusters are configured")
 }
 
+// Two files have no check of one name, at whatever versions of its API: a run knows its check by that, whatever the file is called.
+func TestCheckIsInOneFileAtOneVersion(t *testing.T) {
+	dir := t.TempDir()
+	const check = "apiVersion: cluster.x-k8s.io/%s\nkind: MachineHealthCheck\nmetadata: {name: m, namespace: ns}\nspec: {clusterName: c, selector: {matchLabels: {a: b}}, %s}\n"
+	for file, text := range map[string]string{
+		"1.yaml": fmt.Sprintf(check, "v1beta1", "unhealthyConditions: [{type: Ready, status: Unknown, timeout: 300s}]"),
+		"2.yaml": fmt.Sprintf(check, "v1beta2", "checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 300}]}"),
+		"3.yaml": "apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata: {name: m, namespace: ns}\nspec: {selector: {matchLabels: {a: b}}, unhealthyConditions: [{type: Ready, status: Unknown, timeout: 300s}]}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	_, err := loadPolicies(config.Config{Policies: dir, Clusters: []config.Cluster{{Name: "a"}}})
+	assert.EqualError(t, err, filepath.Join(dir, "2.yaml")+":1: MachineHealthCheck m is in "+filepath.Join(dir, "1.yaml")+":1 already")
+}
+
 func TestFileChecksGoToTheirCluster(t *testing.T) {
 	all := []policy.Check{{Name: "any"}, {Name: "a", Clusters: []string{"a"}}, {Name: "b", Clusters: []string{"b"}}}
 	names := func(cluster string, clusters int) (out []string) {
