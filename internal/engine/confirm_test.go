@@ -714,7 +714,7 @@ func (k *hungLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) 
 // A daemon that stops, or is killed seconds later, right after it has read On has that on the record: the next look may take longer, and
 // the next process does not see it. // I26
 func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
-	for _, read := range []string{"in a look", "in a look at its own level", "between two looks", "in the last question"} {
+	for _, read := range []string{"in a look", "in a look at its own level", "between two looks", "in the last question", "during the isolation"} {
 		scene(t, read, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
 			var answers atomic.Bool
@@ -736,14 +736,19 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 				}
 			})
 			k := &hungLook{Kube: w}
+			var kube engine.Kube = k
+			if read == "during the isolation" {
+				kube = &deadWebhook{Kube: w, wait: 25 * time.Second, begun: func() { told.Store(true); answers.Store(true) }}
+			}
 			e, _, stop := start(t, w, store, func(o *engine.Options) {
 				opening(once, outlet)(o)
-				o.Clusters[0].Kube = k
+				o.Clusters[0].Kube = kube
 			})
 			time.Sleep(time.Second)
 			accepted(t)(e.ConfirmOff(t.Context(), byHand))
 			await(t, func() bool { return only(t, e).Level > 0 || read == "in a look at its own level" })
-			if read != "in the last question" {
+			killed := read == "in the last question" || read == "during the isolation"
+			if !killed {
 				time.Sleep(time.Second)
 				k.hangs.Store(read == "in a look at its own level")
 				told.Store(true)
@@ -753,9 +758,7 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 			if read != "between two looks" {
 				time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
 			}
-			if read == "in the last question" {
-				store.refuseRuns(true) // as if it were killed
-			}
+			store.refuseRuns(killed) // as if it were killed
 			stop()
 			store.refuseRuns(false)
 			store.watch(nil)
