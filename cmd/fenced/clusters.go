@@ -138,6 +138,7 @@ func readPolicies(cfg config.Config) (all manifest.Policies, refused []*policyFi
 	examine := func(f *policyFile, id policy.CheckID, clusters []string) (good bool) {
 		source := id.Source
 		id.Source = ""
+		id.APIVersion, _, _ = strings.Cut(id.APIVersion, "/") // one check at two versions is there twice
 		if err := placed(cfg, source, clusters); err != nil {
 			f.errs = append(f.errs, err)
 		}
@@ -248,24 +249,43 @@ func policiesByName(p manifest.Policies) map[string]any {
 
 // unwatchedTemplates refuses checks whose template makes requests of a kind that no check of
 // policies.d named when the cluster was built: it watches the kinds from then only. A request that it
-// does not see must not look like none.
-func unwatchedTemplates(built, checks []policy.Check) error {
+// does not see must not look like none. apart: the management API is a separate one. // I22
+func unwatchedTemplates(built, checks []policy.Check, apart bool) error {
 	watched := map[string]bool{}
 	for i := range built {
 		for _, t := range templatesOf(&built[i]) {
-			watched[t.APIVersion+" "+t.Kind] = true
+			for _, api := range apisOf(&built[i], apart) {
+				watched[api+" "+t.APIVersion+" "+t.Kind] = true
+			}
 		}
 	}
 	var errs []error
 	for i := range checks {
-		for _, t := range templatesOf(&checks[i]) {
-			if !t.IsOwn() && !watched[t.APIVersion+" "+t.Kind] {
+		c := &checks[i]
+		for _, t := range templatesOf(c) {
+			unseen := func(api string) bool { return !watched[api+" "+t.APIVersion+" "+t.Kind] }
+			if !t.IsOwn() && slices.ContainsFunc(apisOf(c, apart), unseen) {
 				errs = append(errs, needRestart("%s: the %s %s names a template of the kind %s of %s, whose requests fenced watches only after a restart: restart it instead",
-					checks[i].Source, checks[i].Kind, checks[i].Key(), t.Kind, t.APIVersion))
+					c.Source, c.Kind, c.Key(), t.Kind, t.APIVersion))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// apisOf are the API servers on which the view watches the requests of a check: that of its Machines, and for a FencePolicy that selects Machines
+// both.
+func apisOf(c *policy.Check, apart bool) []string {
+	const work, manage = "workload", "management"
+	switch {
+	case !apart:
+		return []string{work}
+	case c.APIVersion == policy.ClusterAPIV1Beta1, c.APIVersion == policy.ClusterAPIV1Beta2:
+		return []string{manage}
+	case c.Kind == policy.FencePolicyKind && !c.SelectsNodes:
+		return []string{work, manage}
+	}
+	return []string{work}
 }
 
 func templatesOf(c *policy.Check) (list []policy.Template) {

@@ -265,6 +265,21 @@ func TestPoliciesAreOnceAndPlaced(t *testing.T) {
 	assert.ErrorContains(t, err, "3.yaml:1: several clusters are configured")
 }
 
+// Two files have no check of one name, at whatever versions of its API: a run knows its check by that, whatever the file is called.
+func TestCheckIsInOneFileAtOneVersion(t *testing.T) {
+	dir := t.TempDir()
+	const check = "apiVersion: cluster.x-k8s.io/%s\nkind: MachineHealthCheck\nmetadata: {name: m, namespace: ns}\nspec: {clusterName: c, selector: {matchLabels: {a: b}}, %s}\n"
+	for file, text := range map[string]string{
+		"1.yaml": fmt.Sprintf(check, "v1beta1", "unhealthyConditions: [{type: Ready, status: Unknown, timeout: 300s}]"),
+		"2.yaml": fmt.Sprintf(check, "v1beta2", "checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 300}]}"),
+		"3.yaml": "apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata: {name: m, namespace: ns}\nspec: {selector: {matchLabels: {a: b}}, unhealthyConditions: [{type: Ready, status: Unknown, timeout: 300s}]}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	_, err := loadPolicies(config.Config{Policies: dir, Clusters: []config.Cluster{{Name: "a"}}})
+	assert.EqualError(t, err, filepath.Join(dir, "2.yaml")+":1: MachineHealthCheck m is in "+filepath.Join(dir, "1.yaml")+":1 already")
+}
+
 func TestFileChecksGoToTheirCluster(t *testing.T) {
 	all := []policy.Check{{Name: "any"}, {Name: "a", Clusters: []string{"a"}}, {Name: "b", Clusters: []string{"b"}}}
 	names := func(cluster string, clusters int) (out []string) {
@@ -290,11 +305,31 @@ func TestReloadRefusesTemplatesThatAreNotWatched(t *testing.T) {
 	own, known, other := with("FencedRemediationTemplate", policy.FencedAPI), with("ATemplate", "a.example/v1"), with("BTemplate", "a.example/v1")
 	escalating := policy.Check{Kind: policy.NodeHealthCheckKind, Name: "e", Source: "b.yaml:1", Escalation: []policy.Escalation{{Template: *other.Template}}}
 	start := []policy.Check{known}
-	require.NoError(t, unwatchedTemplates(start, []policy.Check{own, known, {}}))
+	require.NoError(t, unwatchedTemplates(start, []policy.Check{own, known, {}}, true))
 	for _, c := range []policy.Check{other, escalating} {
-		err := unwatchedTemplates(start, []policy.Check{own, c})
+		err := unwatchedTemplates(start, []policy.Check{own, c}, false)
 		require.ErrorContains(t, err, c.Source+": the NodeHealthCheck "+c.Name+" names a template of the kind BTemplate of a.example/v1")
 		require.ErrorContains(t, err, "restart it instead")
+	}
+}
+
+// Requests for Nodes are on the workload API, and those for Machines may be on a separate management API: that the kind is watched on one of
+// them says nothing about the other. // I22
+func TestReloadRefusesTemplatesThatAreNotWatchedOnTheOtherAPI(t *testing.T) {
+	with := func(kind, apiVersion string, nodes bool) policy.Check {
+		return policy.Check{Kind: kind, APIVersion: apiVersion, Name: "n", Source: "a.yaml:1", SelectsNodes: nodes, Template: &policy.Template{APIVersion: "a.example/v1", Kind: "ATemplate"}}
+	}
+	nodes, machines := with(policy.FencePolicyKind, policy.FencedAPI, true), with(policy.FencePolicyKind, policy.FencedAPI, false)
+	openShift, clusterAPI := with(policy.MachineHealthCheckKind, policy.OpenShiftMachineAPI, false), with(policy.MachineHealthCheckKind, policy.ClusterAPIV1Beta2, false)
+	for _, c := range []struct {
+		was, is policy.Check
+		refused bool
+	}{
+		{nodes, machines, true}, {nodes, clusterAPI, true}, {clusterAPI, openShift, true}, {clusterAPI, machines, true},
+		{machines, nodes, false}, {machines, clusterAPI, false}, {openShift, nodes, false},
+	} {
+		assert.NoError(t, unwatchedTemplates([]policy.Check{c.was}, []policy.Check{c.is}, false))
+		assert.Equal(t, c.refused, unwatchedTemplates([]policy.Check{c.was}, []policy.Check{c.is}, true) != nil, "%+v", c)
 	}
 }
 

@@ -332,6 +332,9 @@ func (c control) enroll(ctx context.Context, o wire.Order) (wire.OrderResult, er
 	for _, d := range x.Devices {
 		res.Effect = append(res.Effect, enrolledText(d))
 	}
+	for _, secret := range x.Secrets() {
+		res.Effect = append(res.Effect, "the password of Secret "+secret+" is sent there")
+	}
 	return res, nil
 }
 

@@ -221,7 +221,8 @@ func (r *reloader) recordBuilt(cluster string) {
 func (r *reloader) unwatchedTemplates(next config.Config, policies manifest.Policies) error {
 	var errs []error
 	for name, built := range r.built {
-		errs = append(errs, unwatchedTemplates(built, checksOf(policies.Checks, name, len(next.Clusters))))
+		apart := slices.ContainsFunc(r.running.Clusters, func(c config.Cluster) bool { return c.Name == name && c.Management.Kubeconfig != "" })
+		errs = append(errs, unwatchedTemplates(built, checksOf(policies.Checks, name, len(next.Clusters)), apart))
 	}
 	return errors.Join(errs...)
 }

@@ -264,6 +264,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, 
 	if err := c.opt.Lead.Refuse(); err != nil { // a standby reads no BMC
 		return order.Outcome{}, err
 	}
+	confirmed := o.ForRecord() // what reads On from now on contradicts it, also while the evidence is gathered
 	open, held := c.model.Runs.OpenOn(o.Node)
 	a, err := c.model.CandidateForOrder(o)
 	switch {
@@ -292,14 +293,14 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, 
 			if may, why := remediate.CanConfirm(r); !may {
 				return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 			}
-			r.Confirmed = o.ForRecord()
+			r.Confirmed = confirmed
 			return r, nil
 		})
 		out.Run = done.Run
 		return out, err
 	}
 	draft := p.complete(c.model.Options.Draft, nil)
-	draft.Confirmed = o.ForRecord()
+	draft.Confirmed = confirmed
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
 	a.Gates = out.Gates
 	c.emit(o.Event("confirms that the host is off"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,6 +167,27 @@ func TestScopeTellsChecksApart(t *testing.T) {
 	} {
 		assert.NotEmpty(t, whyEnlarged(before, read(change)), name)
 	}
+}
+
+// A check of OpenShift and one of the Cluster API may have one name, in one namespace. // I18
+func TestScopeTellsChecksOfOneNameApart(t *testing.T) {
+	read := func(apis ...string) state.Scope {
+		var files []policy.Check
+		for _, api := range apis {
+			c := policy.Check{Kind: "MachineHealthCheck", APIVersion: api, Namespace: "n", Name: "c", Selector: labels.Everything()}
+			if strings.HasPrefix(api, "cluster.x-k8s.io/") {
+				c.ClusterName = "w"
+			}
+			files = append(files, c)
+		}
+		return scopeOf(Options{Mode: guard.ModeEvaluate, Files: files})
+	}
+	const one, other = "machine.openshift.io/v1beta1", "cluster.x-k8s.io/v1beta2"
+	both := read(one, other)
+	assert.NotEmpty(t, whyEnlarged(read(other), both), "one is new")
+	assert.NotEmpty(t, whyEnlarged(read(one), both), "the other is new")
+	assert.Empty(t, whyEnlarged(both, both))
+	assert.Empty(t, whyEnlarged(both, read(other, one)), "files may get other names")
 }
 
 // quietWatch is a Watch of a cluster where nothing happens.

@@ -34,7 +34,11 @@ func scopeOf(o Options) state.Scope {
 		default:
 			digest = string(check.Strategy) + " " + digest
 		}
-		s.Checks[check.Kind+" "+check.Key()] = digest + "/" + digestOf(true, whatItAllows(check), nil)
+		name := check.Kind + " " + check.Key()
+		if check.ClusterName != "" { // of the Cluster API; OpenShift has this kind, too
+			name = check.Mark()
+		}
+		s.Checks[name] = digest + "/" + digestOf(true, whatItAllows(check), nil)
 	}
 	for i := range o.Budgets {
 		b := &o.Budgets[i]

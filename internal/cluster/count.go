@@ -55,11 +55,14 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	zones, key := zoneCount{}, zoneKey(a, c.Options.Limits)
 	for _, r := range c.Runs.byID {
-		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
+		if !r.Open() {
 			continue
 		}
-		if r.Target.NodeUID != "" && c.Objects.ledger.Node(r.Target.Node) == nil {
+		if c.isGone(r.Target) {
 			f.NodesOfRuns++
+		}
+		if r.ID == a.Draft.ID { // a Waiting run that is due
+			continue
 		}
 		switch {
 		case sameHost(r.Target, a.Draft.Target):
@@ -76,6 +79,9 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		}
 	}
 	for _, p := range c.Runs.repairs {
+		if (p.By != "" || p.Check != "") && c.isGone(p.Target) {
+			f.NodesOfRuns++
+		}
 		if p.By == "" || p.ID == a.Draft.ID {
 			continue
 		}
@@ -92,6 +98,11 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 	}
 	f.ZoneInFlight = zones.inFlight(f.Zone, f.ZoneUnknown)
 	f.InFlightTotal = max(f.InFlightTotal, f.InFlight)
+}
+
+// isGone says whether the Node of a target is gone. The lock of the Objects is held.
+func (c *Model) isGone(t remediate.Target) bool {
+	return t.NodeUID != "" && c.Objects.ledger.Node(t.Node) == nil
 }
 
 // startsOf lists when a run began, and began again, as the rate of its kind counts it: a run that

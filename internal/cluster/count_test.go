@@ -421,17 +421,30 @@ func TestNodesWithLabels(t *testing.T) {
 // A cluster is not one of a single Node because runs have deleted the others: if the last one that is left is not ready, either, fenced suspects
 // its own view. // I11, I16
 func TestLastNodeLeftIsNoClusterOfOne(t *testing.T) {
+	on := func(node string) remediate.Target { return remediate.Target{Cluster: "c", Node: node, NodeUID: "u"} }
 	for name, c := range map[string]struct {
-		runs []string // Nodes on which a run waits
-		pass bool
-	}{"the only Node": {nil, true}, "a run has deleted another": {[]string{"gone"}, false}, "a run is on the Node itself": {[]string{"n"}, true}} {
+		runs    []string // Nodes on which a run waits
+		repairs []Repair
+		of      string // the Node of the candidate
+		pass    bool
+	}{
+		"the only Node":                               {nil, nil, "n", true},
+		"a run has deleted another":                   {[]string{"gone"}, nil, "n", false},
+		"a run is on the Node itself":                 {[]string{"n"}, nil, "n", true},
+		"the run that is due has deleted its own":     {[]string{"gone"}, nil, "gone", false},
+		"another remediator has deleted another":      {nil, []Repair{{ID: "r", Target: on("gone"), By: "Metal3Remediation ns/gone"}}, "n", false},
+		"and the next one is to be asked":             {nil, []Repair{{ID: "r", Target: on("gone"), Check: "check"}}, "n", false},
+		"another remediator's repair is over":         {nil, []Repair{{ID: "r", Target: on("gone")}}, "n", true},
+		"another remediator works on the Node itself": {nil, []Repair{{ID: "r", Target: on("n"), By: "Metal3Remediation ns/n"}}, "n", true},
+	} {
 		a := newAsking(manyLimits())
-		n := a.node("n", "Unknown")
+		a.node("n", "Unknown")
 		for _, node := range c.runs {
-			a.b.Runs.Put(remediate.Run{ID: "of " + node, Version: 1, Step: remediate.Waiting, Wait: &remediate.Wait{}, Strategy: remediate.PowerCycle, Attempt: 1, Target: remediate.Target{Cluster: "c", Node: node, NodeUID: "u"}})
+			a.b.Runs.Put(remediate.Run{ID: "of " + node, Version: 1, Step: remediate.Waiting, Wait: &remediate.Wait{}, Strategy: remediate.PowerCycle, Attempt: 1, Target: on(node)})
 		}
+		a.b.Runs.SetRepairs(c.repairs)
 		f := guard.Facts{NeedsHost: true}
-		a.b.Count(Candidate{Node: n, Draft: remediate.Run{ID: "of n", Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n"}}}, "", &f, time.Time{}, a.now)
+		a.b.Count(Candidate{Node: a.b.Objects.Node(c.of), Draft: remediate.Run{ID: "of " + c.of, Strategy: remediate.PowerCycle, Target: on(c.of)}}, "", &f, time.Time{}, a.now)
 		for _, g := range guard.Gates(manyLimits(), f, a.now) {
 			if g.Name == "everythingDown" {
 				assert.Equal(t, c.pass, g.Pass, "%s: %s", name, g.Value)

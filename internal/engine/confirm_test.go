@@ -529,6 +529,55 @@ func TestOnOfTheHealthCheckContradictsAConfirmation(t *testing.T) {
 	}
 }
 
+// slowly is a BMC that takes three seconds for each question from when it is told to.
+type slowly struct {
+	bmc.Power
+	told *atomic.Bool
+}
+
+func (s slowly) Read(ctx context.Context) (bmc.Reading, error) {
+	if s.told.Load() {
+		time.Sleep(3 * time.Second)
+	}
+	return s.Power.Read(ctx)
+}
+
+// An On that the BMC health check reads after a confirmation was given contradicts it, also while fenced still looks for evidence against it. // I26
+func TestOnWhileFencedLooksForEvidenceContradictsAConfirmation(t *testing.T) {
+	for name, held := range map[string]bool{"no run": false, "a Held run": true} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			var read atomic.Pointer[time.Time]
+			var slow atomic.Bool
+			if !held {
+				w.pauseCheck()
+				w.dead()
+			}
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return slowly{w.bmc(), &slow}, nil }
+				o.LastChecks = func(string, string) []hosts.LastCheck {
+					if at := read.Load(); at != nil {
+						return []hosts.LastCheck{{At: *at, LastOn: *at}}
+					}
+					return nil
+				}
+			})
+			time.Sleep(2 * time.Second)
+			if held {
+				until(t, e, remediate.PowerOff)
+				w.dead()
+				until(t, e, remediate.Held)
+			}
+			slow.Store(true)
+			time.AfterFunc(time.Second, func() { at := time.Now(); read.Store(&at) })
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			require.NotNil(t, read.Load(), "before it was accepted")
+			time.Sleep(20 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
 // The clock of the process that took a confirmation may have been ahead: what another one reads on since it has the run contradicts it all
 // the same. // I16, I26
 func TestOnContradictsAConfirmationOfAClockThatWasAhead(t *testing.T) {
@@ -665,7 +714,7 @@ func (k *hungLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) 
 // A daemon that stops, or is killed seconds later, right after it has read On has that on the record: the next look may take longer, and
 // the next process does not see it. // I26
 func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
-	for _, read := range []string{"in a look", "in a look at its own level", "between two looks", "in the last question"} {
+	for _, read := range []string{"in a look", "in a look at its own level", "between two looks", "in the last question", "during the isolation"} {
 		scene(t, read, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
 			var answers atomic.Bool
@@ -687,14 +736,19 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 				}
 			})
 			k := &hungLook{Kube: w}
+			var kube engine.Kube = k
+			if read == "during the isolation" {
+				kube = &deadWebhook{Kube: w, wait: 25 * time.Second, begun: func() { told.Store(true); answers.Store(true) }}
+			}
 			e, _, stop := start(t, w, store, func(o *engine.Options) {
 				opening(once, outlet)(o)
-				o.Clusters[0].Kube = k
+				o.Clusters[0].Kube = kube
 			})
 			time.Sleep(time.Second)
 			accepted(t)(e.ConfirmOff(t.Context(), byHand))
 			await(t, func() bool { return only(t, e).Level > 0 || read == "in a look at its own level" })
-			if read != "in the last question" {
+			killed := read == "in the last question" || read == "during the isolation"
+			if !killed {
 				time.Sleep(time.Second)
 				k.hangs.Store(read == "in a look at its own level")
 				told.Store(true)
@@ -704,9 +758,7 @@ func TestEvidenceAgainstAConfirmationOutlivesTheProcess(t *testing.T) {
 			if read != "between two looks" {
 				time.Sleep(5 * time.Second) // the next look is not over: an agent says nothing for 20 s
 			}
-			if read == "in the last question" {
-				store.refuseRuns(true) // as if it were killed
-			}
+			store.refuseRuns(killed) // as if it were killed
 			stop()
 			store.refuseRuns(false)
 			store.watch(nil)

@@ -173,6 +173,38 @@ func TestEnrolsWhatWasShown(t *testing.T) {
 	})
 }
 
+// All that an enrolment stores is part of that: the MAC addresses by which a BMC without a UUID is known, and the Secret whose password it is
+// sent. // I8, I10
+func TestEnrolsTheHardwareAndTheSecretThatWereShown(t *testing.T) {
+	scene(t, "the MAC addresses", func(t *testing.T, w *world, store *failingStore) {
+		w.SetBMCUUID("")
+		macs := []string{"b8:ca:3a:00:00:01"}
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs}, nil }
+		})
+		time.Sleep(time.Second)
+		given := byHand
+		given.Shown = must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t).Shown()
+		macs = []string{"b8:ca:3a:00:00:99"}
+		_, err := e.Enroll(t.Context(), given)
+		refusedFor(t, err, reason.AddressChanged)
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+	})
+	scene(t, "the Secret", func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.set("h-2", func(*policy.Host) {})
+		e := running(t, w, store, nil)
+		time.Sleep(time.Second)
+		given := byHand
+		given.Shown = must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t).Shown()
+		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-h-2" })
+		time.Sleep(time.Second)
+		_, err := e.Enroll(t.Context(), given)
+		refusedFor(t, err, reason.AddressChanged)
+		assert.Empty(t, pinOf(t, store, "c/ns/h-1").EnrolledBy)
+	})
+}
+
 // In identity mode pinned only what a person has enrolled counts.
 func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

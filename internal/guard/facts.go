@@ -101,7 +101,7 @@ type Facts struct {
 	QuietUntil      time.Time
 	ClusterNodes    int
 	ClusterNotReady int
-	// NodesOfRuns are the Nodes that open runs have deleted.
+	// NodesOfRuns are the Nodes that open runs, or other remediators that were asked, have deleted.
 	NodesOfRuns int
 	// NodesMismatch says why the visible Nodes are not those of this cluster.
 	NodesMismatch string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,13 +89,23 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 	return x, nil
 }
 
-// Shown names the devices and what tells the machines behind them, for the order that follows a dry run.
+// Shown names the devices, what tells the machines behind them, and the Secrets whose passwords they are sent, for the order that follows a dry
+// run.
 func (x Enrollment) Shown() string {
 	lines := []string{x.Pin.SystemUUID}
 	for _, d := range x.Devices {
-		lines = append(lines, strings.Join([]string{strconv.Itoa(d.Level + 1), d.Device, string(d.Driver), d.UUID, d.System, d.Serial}, " "))
+		macs := strings.Join(slices.Sorted(slices.Values(d.MACs)), " ")
+		lines = append(lines, strings.Join([]string{strconv.Itoa(d.Level + 1), d.Device, string(d.Driver), d.UUID, d.System, d.Serial, macs}, " "))
+	}
+	for _, secret := range x.Secrets() {
+		lines = append(lines, "Secret "+secret)
 	}
 	return strings.Join(lines, "; ")
+}
+
+// Secrets are those that the devices name, as cluster/namespace/name.
+func (x Enrollment) Secrets() []string {
+	return slices.DeleteFunc(strings.Split(x.Pin.Secret, "\n"), func(secret string) bool { return secret == "" })
 }
 
 // subjectToEnroll returns the subject of an enrolment, with its host as it is configured now and the

@@ -104,6 +104,13 @@ func TestStepTwoOnAWord(t *testing.T) { // I26
 		{"paused: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
 		{"API gone for long: left off", DeleteNode, 3 * minute, isolatesConfirmed(func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
 		{"unfenced: back to On", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
+		{"gone, and reads On: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node, s.Power.State = Node{Exists: No}, bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"gone, and a lower level reads On: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node, s.LowerLevelOn = Node{Exists: No}, "an outlet reads On" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"tainted, and reads On: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService, s.Power.State = true, bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"gone, and the Lease moved: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node, s.Lease.ResourceVersion = Node{Exists: No}, "v2" }), Held, Nothing, "ConfirmedOff"},
+		{"proven by a BMC, and switched on since: left as it is", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) {
+			r.Proof, s.Node, s.Power.State = ProofBMC, Node{Exists: No}, bmc.On
+		}), Held, Nothing, "ConfirmedOff"},
 		{"gone: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
 		{"tainted: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
 		{"proven by a BMC as well: left off all the same", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},

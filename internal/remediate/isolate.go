@@ -21,11 +21,11 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 		return registeredInIsolation(r, s, now)
 	case isTainted(r, s) && !isolationBegan(r, s): // its boot ends here all the same // I6
 		r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID)
-		return nodeIsolated(r, now)
+		return nodeIsolated(r, s, now)
 	// The Node with the target's UID is gone, whoever deleted it. A Node of another UID gets here only
 	// if no kubelet has registered it yet.
 	case s.Node.Exists == No, isTainted(r, s), s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
-		return nodeIsolated(r, now)
+		return nodeIsolated(r, s, now)
 	case r.Proof != ProofHuman && falseOffReason(r, s) != "": // also beside a manual confirmation // I5
 		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case confirmationContradicted(r, s) != "":
@@ -74,7 +74,7 @@ func registeredInIsolation(r Run, s Observation, now time.Time) (Run, Action, ti
 		r.Isolated = now
 		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case isolationBegan(r, s):
-		return nodeIsolated(r, now)
+		return nodeIsolated(r, s, now)
 	}
 	return abandon(r, reason.TargetChanged, cmp.Or(targetReplaced(r, s), note), Aborted, now)
 }
@@ -105,8 +105,12 @@ func mayBeIsolated(r Run, s Observation) bool {
 }
 
 // nodeIsolated passes the point of no return, or stops there if that was ordered.
-func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
-	r.Isolated, r.LeaveOff = now, true
+func nodeIsolated(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	r.Isolated = now
+	if r.IsolatesOnConfirmation() && (s.Power.State == bmc.On || s.LowerLevelOn != "") { // perhaps read while the API server carried the isolation out // I26
+		return holdContradicted(r, "the Node is isolated, and "+confirmationContradicted(r, s), now)
+	}
+	r.LeaveOff = true
 	switch {
 	case confirmationActive(r): // the person may be working inside the host
 		return stop(r, reason.ConfirmedOff, orderNote("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)

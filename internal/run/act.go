@@ -87,6 +87,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	}
 	if err != nil {
 		w.emit(event.Event{Type: event.Failed, Action: a, Reason: failureReason(d.seen, err), Message: err.Error()})
+		w.saveContradiction(ctx) // it may be what cut the action off
 	}
 }
 
