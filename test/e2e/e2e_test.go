@@ -77,7 +77,7 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 	o.Programs, err = builds()
 	require.NoError(t, err)
 	if o.GracePeriod == 0 {
-		o.GracePeriod = 8 * time.Second // other packages' tests share the two cores
+		o.GracePeriod, o.LeaseEvery = 8*time.Second, 2*time.Second // other packages' tests share the two cores; a quarter of it, as kubelets have
 	}
 	o.Progress = os.Stderr
 	if _, second := hasScene.LoadOrStore(t.Name(), true); !second {
