@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -181,7 +183,8 @@ func limitsSection(r *wire.PeriodReport) section {
 
 func inSeconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
 
-var reportTemplate = page.Parse(`<div class="head"><h1>Report</h1> <span>from {{moment .Report.Since}} to {{moment .Report.Until}}{{with .Report.Cluster}}, cluster {{.}}{{end}}</span></div>
+var reportTemplate = sync.OnceValue(func() *template.Template {
+	return page.Parse(`<div class="head"><h1>Report</h1> <span>from {{moment .Report.Since}} to {{moment .Report.Until}}{{with .Report.Cluster}}, cluster {{.}}{{end}}</span></div>
 <section class="card"><h2>Summary</h2>
 <ul class="lines">{{range .Report.Summary}}<li>{{.}}</li>{{end}}</ul>
 </section>
@@ -194,6 +197,7 @@ var reportTemplate = page.Parse(`<div class="head"><h1>Report</h1> <span>from {{
 {{end}}</tbody></table></div>{{else}}<p class="none">None.</p>{{end}}
 </section>
 {{end}}`)
+})
 
 // writeReport writes a report as one HTML file.
 func writeReport(w io.Writer, r *wire.PeriodReport) error {
@@ -203,6 +207,6 @@ func writeReport(w io.Writer, r *wire.PeriodReport) error {
 			sections[i].Head[j] = h[:1] + strings.ToLower(h[1:])
 		}
 	}
-	return page.Write(w, page.File{Title: "fenced: report", Made: r.Until, Foot: "Written by fencectl report -o html."}, reportTemplate,
+	return page.Write(w, page.File{Title: "fenced: report", Made: r.Until, Foot: "Written by fencectl report -o html."}, reportTemplate(),
 		map[string]any{"Report": r, "Sections": sections})
 }

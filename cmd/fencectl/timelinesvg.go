@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"sync"
 	"text/template"
 	"time"
 
@@ -34,10 +35,11 @@ type svgStep struct {
 	Name, Took, Course, Color string
 }
 
-var svgTemplate = template.Must(template.New("timeline").Funcs(template.FuncMap{
-	"text": func(s string) string { return html.EscapeString(escapeControl(s)) },
-	"add":  func(a, b int) int { return a + b },
-}).Parse(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{.Width}} {{.Height}}" font-family="sans-serif" font-size="13">
+var svgTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("timeline").Funcs(template.FuncMap{
+		"text": func(s string) string { return html.EscapeString(escapeControl(s)) },
+		"add":  func(a, b int) int { return a + b },
+	}).Parse(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{.Width}} {{.Height}}" font-family="sans-serif" font-size="13">
 <title>{{text .Title}}</title>
 <style>svg { background: #fff } text { fill: #222 } .run { font-size: 16px; font-weight: bold } .course { font-size: 11px; fill: #666 }</style>
 {{range .Runs}}<text class="run" x="10" y="{{add .Y 24}}">{{text .Title}}</text>
@@ -49,6 +51,7 @@ var svgTemplate = template.Must(template.New("timeline").Funcs(template.FuncMap{
 <text class="course" x="10" y="{{add .Y 32}}">{{text .Course}}</text>
 {{end}}{{end}}</svg>
 `))
+})
 
 // stepColors are those of the six steps: red while the host is off, green while it comes back.
 var stepColors = map[string]string{
@@ -72,7 +75,7 @@ func writeSVG(out io.Writer, runs []wire.RunRecord, now time.Time) error {
 	if len(runs) != 1 {
 		picture.Title = fmt.Sprintf("%d runs", len(runs))
 	}
-	if err := svgTemplate.Execute(out, picture); err != nil {
+	if err := svgTemplate().Execute(out, picture); err != nil {
 		return fmt.Errorf("draw the timeline: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,6 +31,18 @@ import (
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
+
+// TestMain puts the state files of these tests into memory, where Linux has a file system for that and TMPDIR names no other.
+// Nothing here shows what a disk does: the tests of boltstore do. To wait for one took a third of these tests' time.
+func TestMain(m *testing.M) {
+	if os.Getenv("TMPDIR") == "" {
+		if dir, err := os.MkdirTemp("/dev/shm", "fenced-engine-"); err == nil {
+			defer os.RemoveAll(dir)
+			os.Setenv("TMPDIR", dir)
+		}
+	}
+	m.Run()
+}
 
 // untilOff is when the hung host of a world has been sent its first Off: the check waits
 // 60 s, then comes the probe, then the first look of the run.

@@ -65,7 +65,7 @@ func (d *draft) leaf(id, name string, data any) *part {
 // draw executes a template of this package.
 func draw(name string, data any) (string, error) {
 	var b bytes.Buffer
-	if err := shared.ExecuteTemplate(&b, name, data); err != nil {
+	if err := shared().ExecuteTemplate(&b, name, data); err != nil {
 		return "", fmt.Errorf("draw %s: %w", name, err)
 	}
 	return visible(b.String()), nil

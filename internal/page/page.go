@@ -14,6 +14,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -27,8 +28,8 @@ var templateFiles embed.FS
 //go:embed assets/style.css
 var style string
 
-// shared are the templates of this package.
-var shared = parse()
+// shared are the templates of this package. They are parsed for the first page: most verbs of fencectl show none.
+var shared = sync.OnceValue(parse)
 
 // parse reads the templates of this package, with the functions that each may use.
 func parse() *template.Template {
@@ -77,7 +78,7 @@ type layout struct {
 
 func writeLayout(w io.Writer, l layout) error {
 	var b bytes.Buffer
-	if err := shared.ExecuteTemplate(&b, "layout", l); err != nil {
+	if err := shared().ExecuteTemplate(&b, "layout", l); err != nil {
 		return fmt.Errorf("draw %s: %w", l.Title, err)
 	}
 	_, err := io.WriteString(w, visible(b.String()))

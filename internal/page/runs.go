@@ -199,5 +199,5 @@ func WriteTimeline(w io.Writer, of string, tl wire.Timeline, log *Audit, now tim
 		v.Runs[i].File = true
 	}
 	slices.Reverse(v.Runs) // the newest is what somebody wants to see
-	return Write(w, File{Title: title, Made: now, Foot: "Written by fencectl timeline -o html. Times are those of fenced's host, in UTC."}, shared.Lookup("timeline"), v)
+	return Write(w, File{Title: title, Made: now, Foot: "Written by fencectl timeline -o html. Times are those of fenced's host, in UTC."}, shared().Lookup("timeline"), v)
 }

@@ -154,7 +154,7 @@ func (c *clocks) tick() {
 }
 
 // restartElsewhere is a process that goes on, on another host: its clock may be another.
-func (w *world) restartElsewhere(v variant) {
+func (w *world) restartElsewhere(v *variant) {
 	if v.clocksDiffer != 0 && w.ahead == 0 {
 		w.setClock(v.clocksDiffer)
 	} else {
@@ -164,7 +164,7 @@ func (w *world) restartElsewhere(v variant) {
 
 // clocked says whether clocks matter in a world: elsewhere nobody need tell one process
 // that has compared its own from one that has not.
-func (v variant) clocked() bool {
+func (v *variant) clocked() bool {
 	return v.clocksDiffer != 0 || slices.Contains(v.faults, clockAhead) || slices.Contains(v.faults, clockBehind)
 }
 
@@ -190,7 +190,7 @@ func (w *world) proofNow() bmc.Proof {
 
 // onClock judges an answer that was given by a clock that is known to be wrong, or on times
 // that one has written. // I16
-func (v variant) onClock(w world, r, r2 Run, s Observation, a Action) (bad []string) {
+func (v *variant) onClock(w *world, r, r2 Run, s Observation, a Action) (bad []string) {
 	if w.ahead != 0 && w.compared && a.Destructive() {
 		bad = append(bad, "I16: "+string(a)+" by a clock that is known to be wrong")
 	}

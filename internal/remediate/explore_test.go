@@ -213,26 +213,25 @@ type key struct {
 	session                 int8 // its level
 	ahead                   int16
 	wrongFor                int8
-	other                   fencerKey
 	owner                   owner
 	worn                    worn
 	created                 int8 // the Node, after the first Off read
 }
 
-func keyOf(v variant, st state) key {
-	r, w := st.rec, st.w
+func keyOf(v *variant, st *state) key {
+	r, w := &st.rec, &st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: string(r.Reason), abandon: string(r.Abandon),
-		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt), owner: w.owner, worn: w.worn,
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, more: int8(r.Limits.MaxAttempts - r.Attempt), owner: w.owner, worn: w.worn,
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
 		r.Intervened, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
-		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
+		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(*r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released, w.withdrawn, restoredOn(r, w.uid), r.IsolatedAsked, w.otherLock, r.OtherPowerLock != "",
+		w.released, w.withdrawn, restoredOn(*r, w.uid), r.IsolatedAsked, w.otherLock, r.OtherPowerLock != "",
 	} {
 		if b {
 			k.flags |= 1 << i
@@ -273,7 +272,7 @@ func keyOf(v variant, st state) key {
 		limit := 1 + int(busyAtMost/time.Second)
 		k.ages[0], k.ages[19] = age(r.StepStarted, shown, 70+limit), age(r.BusySince, shown, limit)
 	}
-	if confirmationActive(r) {
+	if confirmationActive(*r) {
 		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, shown, 80), age(r.Confirmation.Since, shown, 16)
 		if r.Confirmation.Lease.ResourceVersion == versions[w.leaseRV] {
 			k.wordLease = 1
@@ -301,9 +300,9 @@ func keyOf(v variant, st state) key {
 		k.ages[14] = int16(min(w.now-w.renewed, 80+v.moreLease()))
 	case r.OffLease.ResourceVersion == versions[w.leaseRV]:
 		k.ages[18] = age(r.OffLease.Seen, shown, 16+v.moreLease())
-		k.offLease, k.ages[14] = offLeaseKey(r, w), age(r.OffLease.RenewTime, shown, 80+v.moreLease())
+		k.offLease, k.ages[14] = offLeaseKey(*r, w), age(r.OffLease.RenewTime, shown, 80+v.moreLease())
 	default:
-		k.offLease = offLeaseKey(r, w)
+		k.offLease = offLeaseKey(*r, w)
 	}
 	if v.runTimeout != 0 && !r.Step.Idle() {
 		k.ages[15] = age(r.Started, shown, int(v.runTimeout/time.Second)+1)
@@ -320,7 +319,7 @@ func age(t time.Time, now, limit int) int16 {
 }
 
 // moreLease is by how many seconds a Lease longer than usual is followed for longer.
-func (v variant) moreLease() int { return v.duration() - 40 }
+func (v *variant) moreLease() int { return v.duration() - 40 }
 
 func noted(at, now, limit int) int16 {
 	if at < 0 {

@@ -42,7 +42,7 @@ type fencer struct {
 
 // handOver stops the owner between answer and act, and lets another take over: it has
 // the record as saved and an empty memory.
-func (v variant) handOver(st state, r Run, a Action, f fault) state {
+func (v *variant) handOver(st *state, r Run, a Action, f fault) {
 	st.other = &fencer{rec: st.rec, next: r, action: a, at: st.w.now, saved: f == stopAfterSave,
 		mem: st.w.memory, backupUID: st.w.backupUID, backupRV: st.w.backupRV}
 	if f == stopAfterSave {
@@ -56,11 +56,10 @@ func (v variant) handOver(st state, r Run, a Action, f fault) state {
 			st.w.tick(v)
 		}
 	}
-	return st
 }
 
 // mayWake says whether a stopped fencer can go on, or its last action come late.
-func (v variant) mayWake(st *state, f fault) bool {
+func (v *variant) mayWake(st *state, f fault) bool {
 	switch {
 	case f.stop():
 		return st.other == nil
@@ -79,33 +78,31 @@ func (f *fencer) bound() bool {
 }
 
 // wake lets a stopped fencer go on, before the owner's look.
-func (x *explorer) wake(st state, f fault) (state, []string) {
+func (x *explorer) wake(st *state, f fault) []string {
 	switch f {
 	case late:
 		return x.comesLate(st)
 	case staleRound:
 		return x.goesOn(st)
 	}
-	return st, nil
+	return nil
 }
 
 // comesLate is the last action of a stopped fencer. One that was not saved is not done.
-func (x *explorer) comesLate(st state) (state, []string) {
+func (x *explorer) comesLate(st *state) []string {
 	o := *st.other
 	st.other = nil
 	if !o.saved {
 		if !x.v.noCAS {
-			return st, nil
+			return nil
 		}
 		st.rec = o.next
 	}
-	return x.v.acts(st, o, o.next, o.action)
+	return x.v.acts(&st.w, o, o.next, o.action)
 }
 
 // acts does an action of a fencer that is not the owner.
-func (v variant) acts(st state, o fencer, r Run, a Action) (state, []string) {
-	w := &st.w
-	var bad []string
+func (v *variant) acts(w *world, o fencer, r Run, a Action) (bad []string) {
 	switch a {
 	case SendOff, SendOn:
 		mine := w.memory
@@ -123,12 +120,12 @@ func (v variant) acts(st state, o fencer, r Run, a Action) (state, []string) {
 	default:
 		w.act(v, r, a, false)
 	}
-	return st, bad
+	return bad
 }
 
 // isolatedLate is an isolation that was decided on by one that is not the owner any
 // more. Whether it was proven off to that one, onIsolate has asked when it decided.
-func (w *world) isolatedLate(v variant, o fencer, r Run) (bad []string) {
+func (w *world) isolatedLate(v *variant, o fencer, r Run) (bad []string) {
 	if w.apiDown > 0 || w.uid == 0 {
 		return nil
 	}
@@ -152,7 +149,7 @@ func (w *world) isolatedLate(v variant, o fencer, r Run) (bad []string) {
 
 // goesOn is a whole round of a stopped fencer: with its memory and its record it looks
 // and asks, and its save is refused.
-func (x *explorer) goesOn(st state) (state, []string) {
+func (x *explorer) goesOn(st *state) []string {
 	o := *st.other
 	st.other = nil
 	mine := st.w.memory
@@ -161,17 +158,16 @@ func (x *explorer) goesOn(st state) (state, []string) {
 	r, a, _ := x.next(o.rec, s, st.w.time())
 	var bad []string
 	if x.v.noCAS {
-		bad = x.v.onAnswer(st, st.w, o.rec, r, s, a, st.w.time())
+		bad = x.v.onAnswer(&st.w, o.rec, r, s, a, st.w.time())
 		st.rec = r
 		o.mem, o.backupUID, o.backupRV = st.w.memory, st.w.backupUID, st.w.backupRV
 	}
 	st.w.memory = mine
 	if !x.v.noCAS {
-		return st, nil
+		return nil
 	}
 	o.next = r
-	st, more := x.v.acts(st, o, r, a)
-	return st, append(bad, more...)
+	return append(bad, x.v.acts(&st.w, o, r, a)...)
 }
 
 // afterEnd judges what may still come when the run has ended: nobody looks any more.
@@ -180,9 +176,9 @@ func (x *explorer) afterEnd(st state) (bad []string) {
 		if st.other == nil || st.left <= 0 || !x.v.mayWake(&st, late) {
 			return bad
 		}
-		after, broken := x.comesLate(st)
-		bad = append(bad, broken...)
-		w := after.w
+		after := st
+		bad = append(bad, x.comesLate(&after)...)
+		w := &after.w
 		for range bootDelay {
 			w.tick(x.v)
 		}
@@ -210,7 +206,7 @@ type fencerKey struct {
 	careless     flat // all of it, where its saves succeed
 }
 
-func (v variant) otherKey(st state) (k fencerKey) {
+func (v *variant) otherKey(st *state) (k fencerKey) {
 	o := st.other
 	if o == nil {
 		return k

@@ -115,7 +115,7 @@ const (
 	otherLife = 15 // seconds that its kubelet lives
 )
 
-func (w *world) systemUUID(v variant) string {
+func (w *world) systemUUID(v *variant) string {
 	switch {
 	case v.noUUID:
 		return ""
@@ -137,7 +137,7 @@ func (w *world) takeName(disks bool) {
 }
 
 // tickOther lets the kubelet of the other machine live for a second.
-func (w *world) tickOther(v variant) {
+func (w *world) tickOther(v *variant) {
 	if w.livesFor--; w.livesFor <= 0 {
 		if w.livesFor = 0; w.ready {
 			w.ready = false
@@ -152,7 +152,7 @@ func (w *world) tickOther(v variant) {
 }
 
 // offLeaseKey is what Next reads from the Lease of the first Off read, for the key of a state.
-func offLeaseKey(r Run, w world) (k int8) {
+func offLeaseKey(r Run, w *world) (k int8) {
 	for i, b := range []bool{
 		r.OffLease.ResourceVersion == versions[w.leaseRV], w.first >= 0 && r.OffLease.Seen.Before(clock(w.first+w.ahead)),
 		r.OffLease.BootID == boot(w.bootID), r.OffLease.Unregistered,
@@ -165,7 +165,7 @@ func offLeaseKey(r Run, w world) (k int8) {
 }
 
 // onOtherMachine judges what an answer does to a Node that belongs to another machine. // I27
-func onOtherMachine(w world, s Observation, a Action) (bad []string) {
+func onOtherMachine(w *world, s Observation, a Action) (bad []string) {
 	if !w.other || s.API != APIReachable {
 		return nil
 	}
@@ -181,7 +181,7 @@ func onOtherMachine(w world, s Observation, a Action) (bad []string) {
 }
 
 // onFalseOff judges a false Off: nothing has read Off while the host was on. // I5
-func onFalseOff(w world, r, r2 Run) (bad []string) {
+func onFalseOff(w *world, r, r2 Run) (bad []string) {
 	if r2.Reason == reason.FalseOff && r.Reason != reason.FalseOff && !w.lied && !w.copied {
 		bad = append(bad, "I5: a BMC that told the truth is frozen")
 	}

@@ -157,12 +157,12 @@ type waitKey struct {
 	switchedOff, noMore bool
 }
 
-func waitKeyOf(v variant, r Run, shown int) waitKey {
+func waitKeyOf(v *variant, r *Run, shown int) waitKey {
 	k := waitKey{switchedOff: r.SwitchedOff && v.retry > 0, noMore: r.NoMoreAttempts && v.retry > 0}
 	if w := r.Wait; w != nil {
 		k.count, k.exhausted = int16(min(w.Count, 6)), w.Code == reason.AttemptsExhausted
 		if r.Step == Waiting {
-			k.age, k.seen, k.due = age(w.Since, shown, 1+int((w.pause(r)+time.Second-1)/time.Second)), w.CauseSeen, w.Due
+			k.age, k.seen, k.due = age(w.Since, shown, 1+int((w.pause(*r)+time.Second-1)/time.Second)), w.CauseSeen, w.Due
 		}
 	}
 	return k
@@ -179,8 +179,8 @@ func (w *world) admitAgain(r Run) Run {
 }
 
 // onHeld judges a Held run: it is there for a person. // L5
-func (v variant) onHeld(st state) (bad []string) {
-	r := st.rec
+func (v *variant) onHeld(st *state) (bad []string) {
+	r := &st.rec
 	class := reason.ClassOf(r.Reason)
 	if v.retry > 0 && r.Step == Held && (class == reason.Transient || class == reason.Mended) &&
 		r.Confirmed == nil && !(r.NoMoreAttempts && r.Reason == reason.AttemptsExhausted) {
@@ -440,7 +440,7 @@ func TestRunThatWasGivenUpGoesOnOnlyForSomebody(t *testing.T) {
 }
 
 // onAsked judges what an answer does to a target that nobody asks for any more. // I4
-func onAsked(w world, r Run, s Observation, a Action) (bad []string) {
+func onAsked(w *world, r Run, s Observation, a Action) (bad []string) {
 	switch {
 	case a == SendOff && s.Withdrawn == Yes && !confirmationActive(r):
 		bad = append(bad, "I4: Off although nobody asks for the run any more")
@@ -455,8 +455,8 @@ func onAsked(w world, r Run, s Observation, a Action) (bad []string) {
 // restsUnasked says whether a run rests for ever that nobody asks for, or whose name another machine
 // has, although its Node was not isolated and its host is On: a request that is being deleted would
 // wait for it, and the other machine could not be fenced. // L1
-func (v variant) restsUnasked(st state) bool {
-	r, w := st.rec, st.w
+func (v *variant) restsUnasked(st *state) bool {
+	r, w := &st.rec, &st.w
 	return (w.withdrawn || w.dropped && !w.droppedGone || w.other) && r.Step == Waiting && r.Attempt == 1 && r.Reason != reason.NodeFinalizer && w.on && v.bmc == sound && v.outlet == sound
 }
 

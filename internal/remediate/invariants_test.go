@@ -10,7 +10,7 @@ import (
 
 // onAnswer judges one answer of Next against the truth. r is the record that
 // was asked about and r2 the answer, which is saved before a is done.
-func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action, now time.Time) []string {
+func (v *variant) onAnswer(w *world, r, r2 Run, s Observation, a Action, now time.Time) []string {
 	var bad []string
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch a { // I3
@@ -79,7 +79,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 }
 
 // onOff: nothing is switched off against what the reads of this look said.
-func (v variant) onOff(r Run, s Observation, now time.Time) (bad []string) {
+func (v *variant) onOff(r Run, s Observation, now time.Time) (bad []string) {
 	switch {
 	case s.Identity != Yes:
 		bad = append(bad, "I8: Off to a BMC whose identity was not read")
@@ -102,7 +102,7 @@ func (v variant) onOff(r Run, s Observation, now time.Time) (bad []string) {
 }
 
 // onIsolate is the invariant that everything is there for.
-func (v variant) onIsolate(w world, r Run, s Observation) (bad []string) {
+func (v *variant) onIsolate(w *world, r Run, s Observation) (bad []string) {
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch {
 	case r.Proof == ProofHuman:
@@ -142,15 +142,15 @@ func (v variant) onIsolate(w world, r Run, s Observation) (bad []string) {
 }
 
 // onEnd judges the world that an ended run leaves behind.
-func (v variant) onEnd(st state) (bad []string) {
-	r, w := st.rec, st.w
+func (v *variant) onEnd(st *state) (bad []string) {
+	r, w := &st.rec, &st.w
 	fail := func(format string, args ...any) {
 		bad = append(bad, fmt.Sprintf("%s %s: ", r.Step, r.Reason)+fmt.Sprintf(format, args...))
 	}
 	if w.hold {
 		fail("the hold stands on the BareMetalHost")
 	}
-	if v.onClosed(w, r, &bad) {
+	if v.onClosed(w, *r, &bad) {
 		return bad
 	}
 	if v.feedsAnother && w.contradicted && w.cut != [2]bool{} { // I20
@@ -189,8 +189,8 @@ func (v variant) onEnd(st state) (bad []string) {
 
 // onRest judges an idle run that has come to rest: what must not be off for
 // ever was switched on.
-func (v variant) onRest(st state) string {
-	r, w := st.rec, st.w
+func (v *variant) onRest(st *state) string {
+	r, w := &st.rec, &st.w
 	switch {
 	case v.restsForgotten(st):
 		return "L1: the request was deleted because the Node is gone, and the run rests although attempts are left"

@@ -153,7 +153,7 @@ func (w *world) asksNoMore(r Run, n Node) Answer {
 }
 
 // onDropped judges what an answer does to a target whose request was deleted.
-func onDropped(w world, r Run, s Observation, a Action) (bad []string) {
+func onDropped(w *world, r Run, s Observation, a Action) (bad []string) {
 	off := a == SendOff && w.dropped && s.API == APIReachable && !confirmationActive(r)
 	switch {
 	case off && !w.droppedGone:
@@ -168,8 +168,8 @@ func onDropped(w world, r Run, s Observation, a Action) (bad []string) {
 
 // restsForgotten says whether a run rests with attempts left for a request that was deleted only because its
 // Node is gone: nobody would ever try again. After a withdrawal, and after the attempts were used up, it may. // L1
-func (v variant) restsForgotten(st state) bool {
-	r, w := st.rec, st.w
+func (v *variant) restsForgotten(st *state) bool {
+	r, w := &st.rec, &st.w
 	forgotten := w.dropped && w.droppedGone && w.uid == 0 && r.Attempt < r.Limits.MaxAttempts
 	return forgotten && r.Step.Idle() && r.Reason == reason.Withdrawn && !slices.ContainsFunc(v.faults, func(f fault) bool { return f == withdraw || f == askAgain || f == retryOrder })
 }

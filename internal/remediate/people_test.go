@@ -26,11 +26,13 @@ type people struct {
 	wanted       bool // a person wants the host back, and nobody has ordered step 1 again
 }
 
+// refusesOrder are the orders that the engine refuses of a run that they make no sense for.
+var refusesOrder = map[fault]func(Run) (ok bool, why string){
+	abortOrder: CanAbort, closeOrder: CanClose, retryOrder: CanRetry, confirmOrder: CanConfirm,
+}
+
 // mayOrder says whether an order makes sense now; the engine refuses it otherwise.
-func (w *world) mayOrder(r Run, f fault) bool {
-	may, ok := map[fault]func(Run) (bool, string){
-		abortOrder: CanAbort, closeOrder: CanClose, retryOrder: CanRetry, confirmOrder: CanConfirm,
-	}[f]
+func (w *world) mayOrder(r *Run, f fault) bool {
 	switch {
 	case f == holdOrder || f == releaseOrder:
 		return w.held == (f == releaseOrder)
@@ -40,15 +42,16 @@ func (w *world) mayOrder(r Run, f fault) bool {
 		return !w.dropped
 	case f == askAgain:
 		return w.withdrawn || w.dropped
-	case !ok:
-		return true
 	}
-	can, _ := may(r)
-	return can
+	if may := refusesOrder[f]; may != nil {
+		can, _ := may(*r)
+		return can
+	}
+	return true
 }
 
 // order lets a person's order arrive: the engine adds it to the saved record.
-func (v variant) order(w *world, r Run, f fault) Run {
+func (v *variant) order(w *world, r Run, f fault) Run {
 	o := &Order{Actor: "a", Reason: "b", At: w.time()}
 	switch f {
 	case holdOrder, releaseOrder:
@@ -76,7 +79,7 @@ func (v variant) order(w *world, r Run, f fault) Run {
 }
 
 // personConfirms is a person who switches the host off, by whatever means, and says so.
-func (w *world) personConfirms(v variant) {
+func (w *world) personConfirms(v *variant) {
 	if !v.mistaken {
 		w.power(false)
 	}
@@ -133,7 +136,7 @@ func (w *world) onConfirmation(r Run, s Observation) (bad []string) {
 }
 
 // onOrders judges what an answer makes of people's orders.
-func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []string) {
+func (v *variant) onOrders(w *world, r, r2 Run, s Observation, a Action) (bad []string) {
 	switch {
 	case r.Confirmed != nil && r2.Confirmed == nil:
 		bad = append(bad, "I26: the confirmation is taken off the record")
@@ -154,7 +157,7 @@ func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []st
 }
 
 // onClosed judges the end that a person wanted: only our hold must be gone.
-func (v variant) onClosed(w world, r Run, bad *[]string) bool {
+func (v *variant) onClosed(w *world, r Run, bad *[]string) bool {
 	if r.Reason != reason.ClosedAsIs {
 		return false
 	}

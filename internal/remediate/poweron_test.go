@@ -260,7 +260,7 @@ var releases = []variant{
 }
 
 // onRelease: a pod is deleted only if the Node that it is bound to is isolated, and off.
-func (v variant) onRelease(w world, r Run, s Observation) (bad []string) {
+func (v *variant) onRelease(w *world, r Run, s Observation) (bad []string) {
 	switch {
 	case r.Isolated.IsZero():
 		bad = append(bad, "I7: pods are deleted before the isolation is on the record")
@@ -377,7 +377,7 @@ func TestNoPodsAreReleasedWhileAHostStaysOff(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := variant{releases: true}.run()
+			r := (&variant{releases: true}).run()
 			now := clock(100)
 			r.Step, r.StepStarted, r.OffLease, r.Intervened = DeleteNode, now, &Lease{Known: true}, true
 			r.Intent = Intent{IsolateNode, now}

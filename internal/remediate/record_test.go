@@ -175,7 +175,7 @@ func TestSettledHostsAreOn(t *testing.T) {
 		if others || v.states > 3000 {
 			continue
 		}
-		x := &explorer{v: v, next: Next, seed: maphash.MakeSeed(), seen: map[uint64]int32{}}
+		x := &explorer{v: &v, next: Next, seed: maphash.MakeSeed(), seen: map[uint64]int32{}}
 		front := []state{{rec: v.run(), w: v.world(), left: int8(v.budget), crash: true}}
 		x.nodes = append(x.nodes, node{parent: -1, fine: -1, end: front[0].rec.Step, crash: true})
 		for at := int32(0); len(front) > 0; {

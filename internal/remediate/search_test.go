@@ -116,7 +116,7 @@ type node struct {
 
 // explorer is one breadth-first search.
 type explorer struct {
-	v     variant
+	v     *variant
 	next  nextFunc
 	seed  maphash.Seed
 	seen  map[uint64]int32 // by hash: one in 10^9 that two of a million states share one
@@ -131,10 +131,10 @@ const stopAfter = 3
 // explore visits every state that the variant's faults can reach and returns
 // the search with what it found.
 func explore(v variant, next nextFunc) *explorer {
-	x := &explorer{v: v, next: next, seed: maphash.MakeSeed(), seen: map[uint64]int32{}}
+	x := &explorer{v: &v, next: next, seed: maphash.MakeSeed(), seen: map[uint64]int32{}}
 	var more []state
 	front := []state{{rec: v.run(), w: v.world(), left: int8(v.budget), crash: true}}
-	x.seen[maphash.Comparable(x.seed, keyOf(v, front[0]))] = 0
+	x.seen[x.hash(&front[0])] = 0
 	x.nodes = append(x.nodes, node{parent: -1, fine: -1, end: front[0].rec.Step, crash: true})
 	for at := int32(0); len(front) > 0 && len(x.found) < stopAfter; {
 		more = more[:0]
@@ -159,10 +159,10 @@ func (x *explorer) rounds(from *state, at int32, more []state) []state {
 		if len(x.found) >= stopAfter {
 			return more
 		}
-		woken, broken := x.wake(st, pre)
-		x.check(at, pre, broken...)
-		w := woken.w
-		r := w.admitAgain(x.v.strike(&w, woken.rec, pre))
+		mid := st
+		x.check(at, pre, x.wake(&mid, pre)...)
+		w := &mid.w
+		r := w.admitAgain(x.v.strike(w, mid.rec, pre))
 		s := w.look(x.v, r, pre == lostPower, pre == lostAPI)
 		if pre == slowLook {
 			ahead := w.ahead
@@ -173,21 +173,23 @@ func (x *explorer) rounds(from *state, at int32, more []state) []state {
 		}
 		now := w.time()
 		r2, changed, a, wait := x.ask(r, s, now, at, pre)
-		x.check(at, pre, x.v.onAnswer(st, w, r, r2, s, a, now)...)
-		mid := state{rec: r, w: w, left: st.left, crash: st.crash && pre == none, other: woken.other}
+		x.check(at, pre, x.v.onAnswer(w, r, r2, s, a, now)...)
+		mid.rec = r
 		if pre != none {
 			mid.left--
+			mid.crash = false
 		}
 		for _, post := range x.choices(&mid, false) {
 			if !applies(post, changed, a) {
 				continue
 			}
-			to := x.finish(mid, r2, a, post)
+			to := mid
+			x.finish(&to, r2, a, post)
 			sec := max(1, int((wait+time.Second-1)/time.Second))
 			for range sec {
 				to.w.tick(x.v)
 			}
-			more = x.add(at, to, pre, post, sec, more)
+			more = x.add(at, &to, pre, post, sec, more)
 		}
 	}
 	return more
@@ -233,7 +235,7 @@ func (x *explorer) choices(st *state, early bool) []fault {
 			f == slowBoot && !st.w.stuckInBoot(),
 			(f == nameTaken || f == disksMoved) && st.w.other, f == disksMoved && (st.w.uid == 0 || st.w.deleting > 0),
 			f == takenOff && (st.rec.Step != RestoreNode || st.w.uid == 0 || !st.w.labels),
-			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
+			!st.w.mayOrder(&st.rec, f), !x.v.mayWake(st, f),
 			f == otherRequest && st.w.otherLock, f == otherDone && !st.w.otherLock,
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
@@ -245,7 +247,7 @@ func (x *explorer) choices(st *state, early bool) []fault {
 }
 
 // strike lets an early fault happen.
-func (v variant) strike(w *world, r Run, f fault) Run {
+func (v *variant) strike(w *world, r Run, f fault) Run {
 	switch f {
 	case newSession:
 		w.session++
@@ -311,20 +313,21 @@ func applies(f fault, changed bool, a Action) bool {
 }
 
 // finish saves and acts as the engine does, with one fault at most.
-func (x *explorer) finish(st state, r Run, a Action, f fault) state {
+func (x *explorer) finish(st *state, r Run, a Action, f fault) {
 	if f != none {
 		st.left--
 		st.crash = st.crash && f.crash() && x.v.clocksDiffer == 0 // else it is more than a crash
 	}
 	if f.stop() {
-		return x.v.handOver(st, r, a, f)
+		x.v.handOver(st, r, a, f)
+		return
 	}
 	if f == saveFails || f == crashBeforeSave {
 		if f == crashBeforeSave {
 			st.w.forget()
 			st.w.restartElsewhere(x.v)
 		}
-		return st // nothing is done when the save failed
+		return // nothing is done when the save failed
 	}
 	st.rec = r
 	st.w.set = false
@@ -351,12 +354,23 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 		st.w.forget()
 		st.w.restartElsewhere(x.v)
 	}
-	return st
+}
+
+// hash tells states apart. The key of a fencer that was stopped is long, and most states have none.
+func (x *explorer) hash(st *state) uint64 {
+	k := maphash.Comparable(x.seed, keyOf(x.v, st))
+	if st.other == nil {
+		return k
+	}
+	return maphash.Comparable(x.seed, struct {
+		of    uint64
+		other fencerKey
+	}{k, x.v.otherKey(st)})
 }
 
 // add takes in the state after a round.
-func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []state) []state {
-	k := maphash.Comparable(x.seed, keyOf(x.v, st))
+func (x *explorer) add(from int32, st *state, pre, post fault, sec int, more []state) []state {
+	k := x.hash(st)
 	id, known := x.seen[k]
 	if !known {
 		id = int32(len(x.nodes))
@@ -366,10 +380,10 @@ func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []st
 			excused: st.rec.Abandon != "" && st.w.apiDown >= never && st.w.on,
 			mayRest: st.rec.Step == Waiting && (st.rec.Wait.CauseSeen && !st.rec.Wait.Due || st.w.paused || st.w.held || st.w.otherLock),
 		})
-		more = append(more, st)
+		more = append(more, *st)
 		if st.rec.Step.Ended() {
 			x.check(id, none, x.v.onEnd(st)...)
-			x.check(id, none, x.afterEnd(st)...)
+			x.check(id, none, x.afterEnd(*st)...)
 		}
 		x.nodes[id].rest = x.v.onRest(st)
 		x.check(id, none, x.v.onHeld(st)...)

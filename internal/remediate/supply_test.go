@@ -64,7 +64,7 @@ func (s supply) mains() bool { return s.feedsAnother || !s.outletsOff() }
 func (s supply) outletsOff() bool { return s.cut[0] && s.cut[1] }
 
 // answers says whether a read or command of a level gets an answer, and why not.
-func (w *world) answers(v variant, level int8) bmc.Kind {
+func (w *world) answers(v *variant, level int8) bmc.Kind {
 	f := v.bmc
 	if level == 1 {
 		f = v.outlet
@@ -81,7 +81,7 @@ func (w *world) answers(v variant, level int8) bmc.Kind {
 }
 
 // reads is what a level that answers tells.
-func (w *world) reads(v variant, level int8) bmc.Reading {
+func (w *world) reads(v *variant, level int8) bmc.Reading {
 	r := bmc.Reading{At: clock(w.now), Session: w.session, State: bmc.On}
 	switch {
 	case w.lieFor > 0:
@@ -100,7 +100,7 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 }
 
 // alsoOn is what the engine asks of the level below while a confirmation is on the record.
-func (w *world) alsoOn(v variant, r Run, lost bool) string {
+func (w *world) alsoOn(v *variant, r Run, lost bool) string {
 	mute := w.memory.level == 1 && w.answers(v, 1) != ""
 	if r.HasConfirmation() && mute && !lost && w.answers(v, 0) == "" && w.reads(v, 0).State == bmc.On {
 		return "power level 1 reads On"
@@ -109,7 +109,7 @@ func (w *world) alsoOn(v variant, r Run, lost bool) string {
 }
 
 // open is what the engine does before it reads: a session with the run's level.
-func (w *world) open(v variant, r Run) {
+func (w *world) open(v *variant, r Run) {
 	if w.memory.level != int8(r.Level) && !v.keeps {
 		w.memory.level = int8(r.Level)
 		w.forget()
@@ -117,7 +117,7 @@ func (w *world) open(v variant, r Run) {
 }
 
 // command is what a level does that takes a command.
-func (w *world) command(v variant, on bool) {
+func (w *world) command(v *variant, on bool) {
 	if w.memory.level == 1 {
 		w.switchOutlets(v, on)
 		return
@@ -147,7 +147,7 @@ func (w *world) off() {
 }
 
 // lateness lets one second pass at what is slow.
-func (w *world) lateness(v variant) {
+func (w *world) lateness(v *variant) {
 	for level, left := range w.late {
 		if left == 0 {
 			continue
@@ -163,7 +163,7 @@ func (w *world) lateness(v variant) {
 	}
 }
 
-func (w *world) switchOutlets(v variant, on bool) {
+func (w *world) switchOutlets(v *variant, on bool) {
 	w.says = !on
 	switch {
 	case v.outlet == liar, on && v.outlet == jammed:
@@ -177,7 +177,7 @@ func (w *world) switchOutlets(v variant, on bool) {
 	}
 }
 
-func (w *world) cutMains(v variant) {
+func (w *world) cutMains(v *variant) {
 	w.cut = [2]bool{true, v.outlet != stuck}
 	if !w.mains() {
 		w.late[0] = 0
@@ -187,7 +187,7 @@ func (w *world) cutMains(v variant) {
 }
 
 // feed gives host and BMC their mains again.
-func (w *world) feed(v variant, lame bool) {
+func (w *world) feed(v *variant, lame bool) {
 	if !w.mains() {
 		w.boot = bmcBoot
 		if v.bmc == sleepy {
@@ -201,7 +201,7 @@ func (w *world) feed(v variant, lame bool) {
 }
 
 // neverBack: nothing that fenced can send brings the host back.
-func (v variant) neverBack() bool {
+func (v *variant) neverBack() bool {
 	return v.bmc == chokes || v.bmc == full || v.outlet == jammed || v.bmc == dies && v.afterMains == bmc.Off
 }
 

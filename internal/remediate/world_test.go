@@ -59,7 +59,7 @@ type variant struct {
 
 const never = 1 << 20 // seconds
 
-func (v variant) run() Run {
+func (v *variant) run() Run {
 	l := Limits{
 		OffDeadline: 60 * time.Second, APITimeout: 12 * time.Second, PodsGoneTimeout: 8 * time.Second,
 		OnDeadline: 45 * time.Second, ReadyTimeout: 25 * time.Second, RestoreTimeout: 8 * time.Second,
@@ -178,11 +178,11 @@ const (
 )
 
 // duration is that of the Lease, and renewEvery when its kubelet renews it, in seconds.
-func (v variant) duration() int { return cmp.Or(v.lease, 40) }
+func (v *variant) duration() int { return cmp.Or(v.lease, 40) }
 
-func (v variant) renewEvery() int { return v.duration() / 4 }
+func (v *variant) renewEvery() int { return v.duration() / 4 }
 
-func (v variant) world() world {
+func (v *variant) world() world {
 	w := world{
 		on: !v.foundOff, hung: !v.sick, boots: 1, upFor: 1000, downFor: 100, badBoots: v.badBoots,
 		uid: 1, bootID: 1, lastUID: 1, labels: true, isolatedAt: -1, created: -1000, renewed: -100, requested: true,
@@ -221,7 +221,7 @@ func (w *world) power(on bool) {
 }
 
 // look is what the engine does before it asks.
-func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
+func (w *world) look(v *variant, r Run, lostPower, lostAPI bool) Observation {
 	answers := !lostAPI && w.apiDown == 0
 	s := Observation{At: w.time(), Paused: w.paused || w.held, Clock: w.agrees(answers), ClockSet: w.set}
 	if s.Clock == No && !s.Paused { // as the engine has it
@@ -268,12 +268,12 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	return s
 }
 
-func (w *world) podsGone(v variant) bool {
+func (w *world) podsGone(v *variant) bool {
 	return w.released || !v.podsStay && w.isolatedAt >= 0 && w.now-w.isolatedAt >= podsAfter
 }
 
 // act does one action to the world; deaf is a BMC that accepts and does nothing.
-func (w *world) act(v variant, r Run, a Action, deaf bool) {
+func (w *world) act(v *variant, r Run, a Action, deaf bool) {
 	switch a {
 	case SendOff, SendOn:
 		w.resetProof()
@@ -315,7 +315,7 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 	}
 }
 
-func (w *world) isolate(v variant, r Run) {
+func (w *world) isolate(v *variant, r Run) {
 	if w.uid == 0 || uid(w.uid) != r.Target.NodeUID || w.uid != w.backupUID || w.rv != w.backupRV || w.deleting > 0 {
 		return // the preconditions of the write do not hold
 	}
@@ -339,7 +339,7 @@ func (w *world) removeNode() {
 }
 
 // tick lets one second pass.
-func (w *world) tick(v variant) {
+func (w *world) tick(v *variant) {
 	w.now++
 	w.lieFor, w.apiDown = max(0, w.lieFor-1), countdown(w.apiDown)
 	w.people.tick()
@@ -384,7 +384,7 @@ func countdown(n int) int {
 }
 
 // metal3 keeps the host off while a hold stands, ours or another's, and on while none does.
-func (w *world) metal3(v variant) {
+func (w *world) metal3(v *variant) {
 	held := w.hold || w.otherLock
 	switch {
 	case w.answers(v, 0) != "" || v.levels > 1 && v.ignoresOff && held:
@@ -397,7 +397,7 @@ func (w *world) metal3(v variant) {
 }
 
 // kubelet registers once per boot, then renews its Lease.
-func (w *world) kubelet(v variant) {
+func (w *world) kubelet(v *variant) {
 	w.downFor = 0
 	switch {
 	case w.upFor == bootDelay && w.deleting == 0:
@@ -459,7 +459,7 @@ func (w *world) resetProof() {
 var commands = map[Action]bmc.Command{SendOff: bmc.CommandOff, SendOn: bmc.CommandOn}
 
 // readPower is one answer of the BMC, and the oracle's note of it.
-func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
+func (w *world) readPower(v *variant, lost bool) (bmc.Reading, bmc.Kind) {
 	r := bmc.Reading{At: clock(w.now), Session: w.session}
 	kind := w.answers(v, w.memory.level)
 	if lost {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Host is where ssh logs in.
@@ -22,14 +23,18 @@ type Host struct {
 }
 
 // What may stand on the command line of ssh, and in the commands that its configuration makes of it. None begins with "-":
-// that would be an option.
+// that would be an option. They are compiled for the first address: most commands go to no other host.
 var (
-	userSyntax = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}$`)
-	nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
-	ipv6Syntax = regexp.MustCompile(`^[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9._-]{1,32})?$`)
+	userSyntax = syntax(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}$`)
+	nameSyntax = syntax(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+	ipv6Syntax = syntax(`^[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9._-]{1,32})?$`)
 	// What every shell takes as it is.
-	pathSyntax = regexp.MustCompile(`^/[A-Za-z0-9._/@:+,=-]{1,107}$`)
+	pathSyntax = syntax(`^/[A-Za-z0-9._/@:+,=-]{1,107}$`)
 )
+
+func syntax(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // Parse reads ssh://[USER@]HOST[:PORT]. HOST may be a name of ~/.ssh/config. Its errors say what is wrong with the text.
 func Parse(text string) (Host, error) {
@@ -46,9 +51,9 @@ func Parse(text string) (Host, error) {
 		return Host{}, errors.New("it may hold no password: ssh asks for it, or uses a key")
 	case u.Opaque != "" || u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(text, "#"):
 		return Host{}, errors.New("nothing may follow the host and its port; --socket names the socket")
-	case h.User == "" && u.User != nil, h.User != "" && !userSyntax.MatchString(h.User):
+	case h.User == "" && u.User != nil, h.User != "" && !userSyntax().MatchString(h.User):
 		return Host{}, fmt.Errorf("%q is not the name of a user", h.User)
-	case !nameSyntax.MatchString(h.Name) && !(strings.Contains(h.Name, ":") && ipv6Syntax.MatchString(h.Name)):
+	case !nameSyntax().MatchString(h.Name) && !(strings.Contains(h.Name, ":") && ipv6Syntax().MatchString(h.Name)):
 		return Host{}, fmt.Errorf("%q is not the name of a host", h.Name)
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
@@ -63,7 +68,7 @@ func Parse(text string) (Host, error) {
 
 // CheckSocket refuses a path of a socket that no shell would take as it is.
 func CheckSocket(path string) error {
-	if !pathSyntax.MatchString(path) {
+	if !pathSyntax().MatchString(path) {
 		return fmt.Errorf("%q is not the path of a socket on another host: it begins with / and has letters, digits and ._/@:+,=- only", path)
 	}
 	return nil

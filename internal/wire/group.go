@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,9 +24,12 @@ func (g Group) IsGiven() bool { return g != Group{} }
 // maxLabels bounds a selector.
 const maxLabels = 8
 
+// They are compiled for the first label: most commands give none.
 var (
-	labelKey   = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelKey = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	})
+	labelValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`) })
 )
 
 // Labels are those that each Node of the group has. zoneKey and rackKey are the labels of zones and racks.
@@ -64,7 +68,7 @@ func addSelector(labels map[string]string, text string) error {
 
 // addLabel adds one label. An empty value is refused: it is what a variable leaves that is not set.
 func addLabel(labels map[string]string, key, value string) error {
-	if !labelKey.MatchString(key) || !labelValue.MatchString(value) {
+	if !labelKey().MatchString(key) || !labelValue().MatchString(value) {
 		return fmt.Errorf("%q is not KEY=VALUE with the key and the value of a label", key+"="+value)
 	}
 	if _, twice := labels[key]; twice {

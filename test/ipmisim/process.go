@@ -161,22 +161,27 @@ func (b *process) log() string {
 	return string(text)
 }
 
-// bound says whether the process has a UDP socket with its port.
+// bound says whether the process has a UDP socket with its port. The kernel goes through all
+// that it knows about UDP for its table, so that is asked only of a process with a socket.
 func (b *process) bound() bool {
+	proc := fmt.Sprintf("/proc/%d/", b.running.Pid)
+	sockets := map[string]bool{}
+	fds, _ := os.ReadDir(proc + "fd")
+	for _, fd := range fds {
+		if to, _ := os.Readlink(proc + "fd/" + fd.Name()); strings.HasPrefix(to, "socket:[") {
+			sockets[to] = true
+		}
+	}
+	if len(sockets) == 0 {
+		return false
+	}
 	_, port, _ := net.SplitHostPort(b.addr)
 	n, _ := strconv.Atoi(port) // the kernel gave it
-	proc := fmt.Sprintf("/proc/%d/", b.running.Pid)
 	table, _ := os.ReadFile(proc + "net/udp")
 	for line := range strings.Lines(string(table)) {
 		f := strings.Fields(line) // local address second, inode tenth
-		if len(f) < 10 || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) {
-			continue
-		}
-		fds, _ := os.ReadDir(proc + "fd")
-		for _, fd := range fds {
-			if to, _ := os.Readlink(proc + "fd/" + fd.Name()); to == "socket:["+f[9]+"]" {
-				return true
-			}
+		if len(f) >= 10 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) && sockets["socket:["+f[9]+"]"] {
+			return true
 		}
 	}
 	return false

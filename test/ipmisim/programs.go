@@ -72,7 +72,8 @@ late() {
 if [ -e "$file.slow" ]; then sleep "$(cat "$file.slow")"; fi
 case "$verb $name" in
 "get power")
-	if [ -e "$file.lie-off" ]; then echo power:0; else echo "power:$(cat "$file")"; fi ;;
+	if [ -e "$file.lie-off" ]; then on=0; else read -r on <"$file"; fi
+	echo "power:$on" ;;
 "set power")
 	if [ "$value" = 0 ] && [ -e "$file.ignore-off" ]; then exit 0; fi
 	echo $$ >"$file.order"
