@@ -81,7 +81,7 @@ func (c *ControlPlane) watchHeartbeats() {
 	c.standIn.stop = cancel
 	c.standIn.wg.Go(func() {
 		beats := map[types.UID]lastBeat{}
-		for Sleep(ctx, time.Second/2) {
+		for Sleep(ctx, c.opts.GracePeriod/8) {
 			_ = c.checkHeartbeats(ctx, beats) // after an error the next round tries again
 		}
 	})
