@@ -135,7 +135,7 @@ func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	}
 	if why != "" {
 		from = times.Later(from, started)
-		if stored.Version != 0 && k.opt.Limits.Guards().QuietPeriod > 0 {
+		if stored.Version != 0 && k.opt.Limits.Now().Guards.QuietPeriod > 0 {
 			events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 				Message: "fenced may act on more than before (" + why + "): the quiet period begins"})
 		}
@@ -207,7 +207,7 @@ func (k *scopeKeeper) replaceFiles(f cluster.Files, now time.Time) (events []eve
 		return nil
 	}
 	k.opt.View.BeQuiet(now)
-	if k.opt.Limits.Guards().QuietPeriod > 0 {
+	if k.opt.Limits.Now().Guards.QuietPeriod > 0 {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 			Message: "after the reload fenced may act on more than before (" + why + "): the quiet period begins"})
 	}
