@@ -88,7 +88,12 @@ func (m *modeReporter) report(opt *Options, armed bool) {
 // considered next. It returns that time for now on (candidates), and when to call it again
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
-	c.Policies.takeIn(now)
+	if files := c.Policies.next.Swap(nil); files != nil {
+		for _, ev := range c.scope.replaceFiles(*files, now) {
+			c.emit(ev)
+		}
+		c.model.Objects.ReplaceFiles(*files, now)
+	}
 	c.mode.report(&c.opt, c.Armed())
 	v := c.checkView()
 	if !v.Synced { // a Node that is missing from such a view may still exist

@@ -184,19 +184,6 @@ func (p *Policies) Replace(f cluster.Files) {
 	p.c.Wake()
 }
 
-// takeIn switches to the Files that wait, if there are any. The quiet period of a larger scope
-// begins before the first decision with it. Only the deciding goroutine calls it. // I18
-func (p *Policies) takeIn(now time.Time) {
-	f := p.next.Swap(nil)
-	if f == nil {
-		return
-	}
-	for _, ev := range p.c.scope.replaceFiles(*f, now) {
-		p.c.emit(ev)
-	}
-	p.c.model.Objects.ReplaceFiles(*f, now)
-}
-
 // replaceFiles begins a quiet period if fenced may act on more with these checks and budgets than with
 // those before. The scope is stored again after it. // I18
 func (k *scopeKeeper) replaceFiles(f cluster.Files, now time.Time) (events []event.Event) {

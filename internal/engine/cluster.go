@@ -63,6 +63,35 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 	return c
 }
 
+// runToTell is a run that is about to switch its host off. done is closed when its requests were told.
+type runToTell struct {
+	run  string
+	done chan struct{}
+}
+
+// reportTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
+// as it is because a status cannot be written: nobody begins for a status that is missing.
+const reportTimeout = 3 * time.Second
+
+// reportRequests has the writer tell the requests of a run, and waits for that. // I22
+func (c *clusterParts) reportRequests(ctx context.Context, run string) {
+	if c.opt.Requests == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	r := runToTell{run: run, done: make(chan struct{})}
+	select {
+	case c.runsToTell <- r:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+}
+
 // attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
 func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run) {
 	name := c.opt.Name

@@ -50,7 +50,16 @@ func (l *LockOut) RefusedLately(h bmc.Host) bool {
 
 // BackingOff returns the error for which a level is not to be probed yet, or nil.
 func (l *LockOut) BackingOff(level bmc.Level) error {
-	return cmp.Or(l.Refuses(level), l.wait(level))
+	if err := l.Refuses(level); err != nil {
+		return err
+	}
+	p := &l.probeBackoff
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f, ok := p.failing[levelKey(level)]; ok && time.Now().Before(f.Next) {
+		return f.err
+	}
+	return nil
 }
 
 // RefusedCheck returns the error with which a device that a health check may not ask yet refused its account, when it did,
@@ -436,17 +445,6 @@ type failing struct {
 
 // levelKey names a power level by what it switches.
 func levelKey(l bmc.Level) string { return strings.Join(bmc.Host{Levels: []bmc.Level{l}}.Keys(), "\n") }
-
-// wait returns the error of a level that is not to be probed yet, or nil.
-func (p *probeBackoff) wait(l bmc.Level) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f, ok := p.failing[levelKey(l)]
-	if !ok || !time.Now().Before(f.Next) {
-		return nil
-	}
-	return f.err
-}
 
 // Probed records how a probe of a level went; nil means that it answered. One that only had to make way for others
 // says nothing about the level.
