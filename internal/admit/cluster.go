@@ -102,12 +102,12 @@ func New(opt Options) *Cluster {
 	}
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
-	c.evidence = newEvidenceReader(opt, c.Wake)
+	c.evidence = &evidenceReader{opt: opt, wake: c.Wake, byNode: map[string]*evidence{}}
 	c.Requested = &RequestedRuns{c: c, model: opt.Model, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
 	c.Escalation = NoEscalation{}
 	c.OwnHost, c.deletions, c.ByHand = &OwnHost{opt: opt}, &deletions{opt: opt, wake: c.Wake}, &ByHand{c: c, dryRuns: semaphore.NewWeighted(maxDryRuns), viewerDryRuns: semaphore.NewWeighted(maxViewerDryRuns)}
 	c.Policies = &Policies{c: c}
-	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
+	c.runs = &runCluster{Freshness: opt.View, opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
 		Open: opt.Open, Timing: opt.Timing, LastChecks: opt.LastChecks, Emit: opt.Emit,
@@ -119,6 +119,9 @@ func New(opt Options) *Cluster {
 	}
 	return c
 }
+
+// Options returns the options of the cluster.
+func (c *Cluster) Options() Options { return c.opt }
 
 func (c *Cluster) emit(ev event.Event) {
 	ev.Cluster = c.opt.Name

@@ -88,14 +88,25 @@ func (m *modeReporter) report(opt *Options, armed bool) {
 // considered next. It returns that time for now on (candidates), and when to call it again
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
-	c.Policies.takeIn(now)
+	if files := c.Policies.next.Swap(nil); files != nil {
+		for _, ev := range c.scope.replaceFiles(*files, now) {
+			c.emit(ev)
+		}
+		c.model.Objects.ReplaceFiles(*files, now)
+	}
 	c.mode.report(&c.opt, c.Armed())
 	v := c.checkView()
 	if !v.Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due
 	}
 	read := time.Now().Add(-v.Age)
-	changed, next := c.follow(ctx, now)
+	changes := c.view.opt.Watch.Changes()
+	c.checkView()               // after Changes: an outage that has just ended may be the cause of them // I16
+	c.opt.Hosts.Follow(changes) // before the ledger: no host is in the ledger that is not known here // I10
+	c.evidence.updateBook(now)
+	outageEnd, _ := c.view.gapEnds()
+	changed, next := c.model.Follow(now, changes, outageEnd)
+	c.opt.Hosts.NoteNodes(ctx, changes)
 	c.Requested.recordRead(read)
 	scopeDue, err := c.scope.save(ctx, now)
 	if err != nil {
@@ -115,19 +126,6 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Decided()
 	}
 	return times.Sooner(times.Sooner(next, scopeDue), due), due
-}
-
-// follow applies the changes of the watch. It returns whether a decision may change, and
-// when the passing of time alone can change one (zero: never).
-func (c *Cluster) follow(ctx context.Context, now time.Time) (changed bool, due time.Time) {
-	changes := c.view.opt.Watch.Changes()
-	c.checkView()               // after Changes: an outage that has just ended may be the cause of them // I16
-	c.opt.Hosts.Follow(changes) // before the ledger: no host is in the ledger that is not known here // I10
-	c.evidence.updateBook(now)
-	outageEnd, _ := c.view.gapEnds()
-	changed, due = c.model.Follow(now, changes, outageEnd)
-	c.opt.Hosts.NoteNodes(ctx, changes)
-	return changed, due
 }
 
 // considerAll considers every target that a check wants remediated, in the order of the
@@ -284,7 +282,7 @@ func (d *deletions) reportOverdue(now time.Time) {
 			continue
 		}
 		d.opt.Emit(event.Event{Type: event.Failed, Cluster: d.opt.Name, Node: r.Target.Node, Run: r.ID, Check: r.CheckID,
-			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Limits.Guards().DeletionTimeout)})
+			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Limits.Now().Guards.DeletionTimeout)})
 		d.wake()
 	}
 	d.reported = reported

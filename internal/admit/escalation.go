@@ -36,9 +36,6 @@ func (NoEscalation) Run(context.Context) error                                  
 
 // What follows is the admission of a cluster for what asks other remediators there.
 
-// Options returns the options of the cluster.
-func (c *Cluster) Options() Options { return c.opt }
-
 // Record makes an event durable before what it announces is done. // I24
 func (c *Cluster) Record(ev event.Event) (event.Event, error) { return c.runs.Record(ev) }
 

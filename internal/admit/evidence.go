@@ -46,10 +46,6 @@ type evidenceReader struct {
 	lastSearch time.Time // last search for targets; only for the deciding goroutine
 }
 
-func newEvidenceReader(opt Options, wake func()) *evidenceReader {
-	return &evidenceReader{opt: opt, wake: wake, byNode: map[string]*evidence{}}
-}
-
 // updateBook writes to the ledger which hosts read Off. A reading from before a suspend of
 // this host, or older than evidenceMaxAge, no longer counts.
 func (er *evidenceReader) updateBook(now time.Time) {

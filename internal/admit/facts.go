@@ -17,7 +17,7 @@ import (
 
 // gates evaluates every guard for a candidate. p is its probe; nil: it was not probed.
 func (c *Cluster) gates(a cluster.Candidate, p *probe, now time.Time) []reason.Gate {
-	return guard.Gates(c.opt.Limits.Guards(), c.facts(a, p, now), now)
+	return guard.Gates(c.opt.Limits.Now().Guards, c.facts(a, p, now), now)
 }
 
 // facts gathers the facts for the guards. Without a probe they are as if BMC, contenders and
@@ -50,7 +50,12 @@ func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Fact
 	f.OwnHost = c.opt.Hosts.OwnHost(a.Node, a.Draft.Target, uuid, bmcUUID)
 	if p != nil {
 		a.Draft.Target = p.draft.Target // now with host and address
-		p.addTo(&f)
+		f.Host = p.draft.Target.Host
+		f.HostError, f.HostDetail, f.HostUnread, f.ClusterUnread = p.hostError, p.hostDetail, p.hostUnread, p.clusterUnread
+		f.Identity, f.Replaced, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.replaced, p.contested, p.powerOwner, p.nodeAlive
+		f.LeaseTooLong = p.leaseTooLong
+		f.ControlPlane = f.ControlPlane || p.controlPlane
+		f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 	}
 	if a.MissingHost != "" {
 		f.HostError, f.HostDetail = reason.InvalidHost, a.MissingHost
@@ -59,16 +64,6 @@ func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Fact
 	f.Duplicate = c.opt.Hosts.Duplicate(a.Draft.Target)
 	c.model.Count(a, uuid, &f, c.opt.Stop.ReleasedAt(name, names...), now)
 	return f
-}
-
-// addTo adds the results of the probe to the facts.
-func (p *probe) addTo(f *guard.Facts) {
-	f.Host = p.draft.Target.Host
-	f.HostError, f.HostDetail, f.HostUnread, f.ClusterUnread = p.hostError, p.hostDetail, p.hostUnread, p.clusterUnread
-	f.Identity, f.Replaced, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.replaced, p.contested, p.powerOwner, p.nodeAlive
-	f.LeaseTooLong = p.leaseTooLong
-	f.ControlPlane = f.ControlPlane || p.controlPlane
-	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 }
 
 // Watch is the cached view of one cluster.
@@ -132,7 +127,7 @@ func (f *Freshness) View() View {
 	defer f.mu.Unlock()
 	if why := f.awake.Over(); why != "" {
 		f.awake, f.suspend, f.wokeAt = f.opt.Awake(), why, now
-		f.quietUntil = times.Later(f.quietUntil, now.Add(f.opt.Limits.Guards().QuietPeriod))
+		f.quietUntil = times.Later(f.quietUntil, now.Add(f.opt.Limits.Now().Guards.QuietPeriod))
 	}
 	if !f.wokeAt.IsZero() && now.Sub(f.wokeAt) <= v.Age {
 		v.Synced, v.Problem = false, withDetail(f.suspend, v.Problem)
@@ -149,7 +144,7 @@ func (f *Freshness) Check() (v View, problem string, changed bool) {
 	switch skew := f.skewProblem(v); {
 	case !v.Synced:
 		code, problem = reason.NotSynced, withDetail("not synced yet", v.Problem)
-	case v.Age > f.opt.Limits.Guards().ViewMaxAge:
+	case v.Age > f.opt.Limits.Now().Guards.ViewMaxAge:
 		code, problem = reason.ViewStale, withDetail("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
 	case skew != "":
 		code, problem = reason.ClockSkew, skew
@@ -162,7 +157,7 @@ func (f *Freshness) Check() (v View, problem string, changed bool) {
 	f.problem, f.reason = problem, code
 	if v.Since.After(f.outageEnd) {
 		f.outageEnd = v.Since
-		f.quietUntil = times.Later(f.quietUntil, v.Since.Add(f.opt.Limits.Guards().QuietPeriod))
+		f.quietUntil = times.Later(f.quietUntil, v.Since.Add(f.opt.Limits.Now().Guards.QuietPeriod))
 		changed = true
 	}
 	return v, problem, changed
@@ -191,7 +186,7 @@ func (f *Freshness) BeQuiet(from time.Time) {
 	if now := time.Now(); from.After(now) {
 		from = now
 	}
-	f.quietUntil = times.Later(f.quietUntil, from.Add(f.opt.Limits.Guards().QuietPeriod))
+	f.quietUntil = times.Later(f.quietUntil, from.Add(f.opt.Limits.Now().Guards.QuietPeriod))
 }
 
 // gapEnds returns when the last outage of the view ended, and when this host was seen to be
@@ -205,7 +200,7 @@ func (f *Freshness) gapEnds() (outageEnd, wokeAt time.Time) {
 // skewProblem says by how much this host's clock is behind the API server's, or ahead of it; "" if that is
 // within the limit, or not known. // I16
 func (f *Freshness) skewProblem(v View) string {
-	if v.Skew.Abs() <= f.opt.Limits.Guards().ClockSkewMax {
+	if v.Skew.Abs() <= f.opt.Limits.Now().Guards.ClockSkewMax {
 		return ""
 	}
 	side := " behind "

@@ -17,18 +17,16 @@ import (
 
 // runCluster implements run.Cluster: it is the cluster that the runs see.
 type runCluster struct {
-	opt      Options
-	probes   *probes
-	recorder recorder
-	saves    saves
-	wake     func()
+	*Freshness // its Clock
+	opt        Options
+	probes     *probes
+	recorder   recorder
+	saves      saves
+	wake       func()
 }
 
 // Wake implements run.Cluster.
 func (rc *runCluster) Wake() { rc.wake() }
-
-// Clock implements run.Cluster.
-func (rc *runCluster) Clock() (agrees remediate.Answer, wrong string) { return rc.opt.View.Clock() }
 
 // Quorum implements run.Cluster.
 func (rc *runCluster) Quorum(r remediate.Run, f run.Fresh) (reason.Code, string) {
@@ -37,7 +35,7 @@ func (rc *runCluster) Quorum(r remediate.Run, f run.Fresh) (reason.Code, string)
 
 // RenamedTo implements run.Cluster.
 func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
-	if !rc.opt.View.View().Synced {
+	if !rc.View().Synced {
 		return "", true
 	}
 	return rc.opt.Model.Objects.RenamedTo(r)
@@ -66,10 +64,11 @@ func (rc *runCluster) releasedAt(t remediate.Target, f run.Fresh) time.Time {
 // Justified implements run.Cluster: it evaluates the fresh objects by the rules of the run's
 // check. A person's order needs no check. // I4
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
+	n, begun := observed.Node, r.Manual != nil && r.Attempt == 1 && r.Intervened && !r.Revalidate && r.Isolated.IsZero()
 	switch {
 	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld
-	case hasHadEffect(r, observed.Node):
+	case begun && n.Ready == remediate.Yes && n.BootID != "" && r.Target.BootID != "" && n.BootID != r.Target.BootID: // the record is one of an old backup, or somebody has switched the host on
 		return remediate.No, "the host has booted since fenced began to switch it off, and its Node is Ready; give the order again"
 	case r.Manual != nil:
 		return remediate.Yes, ""
@@ -126,7 +125,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	asked, power := *q, *q.Power
 	power.Timeout = 0
 	asked.Power = &power
-	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
+	j, seen := cluster.Evaluation{}, rc.View().Synced
 	if seen {
 		j, seen = rc.opt.Model.Objects.EvaluationOf(r, f.Machine, f.Node)
 	}
@@ -149,18 +148,11 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	return remediate.Yes, ""
 }
 
-// hasHadEffect says whether the host of a run that began by an order was power-cycled since, and works: the
-// record is one of an old backup, or somebody has switched the host on. // I4
-func hasHadEffect(r remediate.Run, n remediate.Node) bool {
-	begun := r.Manual != nil && r.Attempt == 1 && r.Intervened && !r.Revalidate && r.Isolated.IsZero()
-	return begun && n.Ready == remediate.Yes && n.BootID != "" && r.Target.BootID != "" && n.BootID != r.Target.BootID
-}
-
 // evaluateFresh evaluates the fresh objects of a run by the rules of its check. Unless the answer
 // is Yes, the check finds nothing wrong with them, for the reason why.
 func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time,
 ) (check *policy.Check, found policy.TargetReport, answer remediate.Answer, why string) {
-	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
+	j, seen := cluster.Evaluation{}, rc.View().Synced
 	if seen {
 		j, seen = rc.opt.Model.Objects.EvaluationOf(r, f.Machine, f.Node)
 	}
@@ -223,8 +215,6 @@ type leaseSeen struct {
 	since, read, before time.Time
 }
 
-func newLeasesSeen() *leasesSeen { return &leasesSeen{byNode: map[string]leaseSeen{}} }
-
 // note adds what a look that began at a time has read of a Node's Lease. It returns the Lease with the times at
 // which its versions were read.
 func (s *leasesSeen) note(node string, l remediate.Lease, began, now time.Time) policy.Lease {
@@ -263,7 +253,7 @@ func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (re
 		return remediate.Yes, orderTooOld
 	case r.Manual != nil:
 		return remediate.No, ""
-	case !rc.opt.View.View().Synced:
+	case !rc.View().Synced:
 		return remediate.CannotTell, ""
 	case m != nil && m.UID == r.Target.MachineUID && m.Paused:
 		return remediate.Yes, "the Machine is paused"

@@ -414,9 +414,9 @@ func notReadyFor(n *policy.Node, now time.Time) string {
 	if n == nil {
 		return ""
 	}
-	status, at := cluster.ReadyCondition(n)
-	if at.IsZero() {
+	ready, _ := n.Condition("Ready")
+	if ready.LastTransition.IsZero() {
 		return ""
 	}
-	return " (" + status + ") for " + now.Sub(at).Round(time.Second).String()
+	return " (" + ready.Status + ") for " + now.Sub(ready.LastTransition).Round(time.Second).String()
 }

@@ -91,7 +91,7 @@ type probes struct {
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, looks: semaphore.NewWeighted(looksAtOnce), leases: newLeasesSeen(), byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: semaphore.NewWeighted(looksAtOnce), leases: &leasesSeen{byNode: map[string]leaseSeen{}}, byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it
@@ -135,7 +135,16 @@ func (ps *probes) run(ctx context.Context, a cluster.Candidate) {
 	ps.mu.Lock()
 	before := ps.byKey[a.Key]
 	ps.mu.Unlock()
-	attempts, unread := ps.templateAttempts(ctx, a) // first: what follows must be fresh when the run starts
+	// If the template of the check is fenced's own, it says how many power cycles it allows: a request from it would allow
+	// no more, and its controller has perhaps not made it yet. One that cannot be read may allow a single one. It is read
+	// first: what follows must be fresh when the run starts.
+	attempts, unread := 0, ""
+	if ps.opt.Requests != nil && a.Check != nil && a.Template != nil && a.Template.IsOwn() {
+		var err error
+		if attempts, err = ps.opt.Requests.TemplateAttempts(ctx, a.Check, *a.Template, a.Draft.Target); err != nil {
+			attempts, unread = 1, reason.Sentence(err)
+		}
+	}
 	p := ps.probe(ctx, a.Draft, before)
 	p.attempts, p.templateUnread = attempts, unread
 	if ctx.Err() != nil && p.session != nil { // the daemon stops, or the leadership ends: no run will take the session
@@ -147,20 +156,6 @@ func (ps *probes) run(ctx context.Context, a cluster.Candidate) {
 	ps.byKey[a.Key] = p
 	ps.mu.Unlock()
 	ps.wake()
-}
-
-// templateAttempts reads how many power cycles the template of a check allows, if that is fenced's own: a
-// request from it would allow no more, and its controller has perhaps not made it yet. One that cannot be read
-// may allow a single one.
-func (ps *probes) templateAttempts(ctx context.Context, a cluster.Candidate) (attempts int, unread string) {
-	if ps.opt.Requests == nil || a.Check == nil || a.Template == nil || !a.Template.IsOwn() {
-		return 0, ""
-	}
-	attempts, err := ps.opt.Requests.TemplateAttempts(ctx, a.Check, *a.Template, a.Draft.Target)
-	if err != nil {
-		return 1, reason.Sentence(err)
-	}
-	return attempts, ""
 }
 
 // last returns the last result for a candidate; nil if there is none yet.

@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // levelState holds the results of a target's probes at one power level.
@@ -221,7 +222,7 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe) run.Fresh {
 	}
 	now := time.Now()
 	lease := ps.leases.note(p.draft.Target.Node, fresh.Observation.Lease, at, now)
-	p.nodeAlive, p.leaseTooLong = now.Before(policy.RenewedUntil(fresh.Node, lease, now)), fresh.Observation.Lease.TooLong()
+	p.nodeAlive, p.leaseTooLong = now.Before(policy.RenewedUntil(fresh.Node, lease, now)), times.LeaseTooLong(fresh.Observation.Lease.Duration)
 	p.controlPlane = p.draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
 		p.takesTurn = ps.opt.Model.Objects.TakesTurn(fresh.Node, fresh.Machine)

@@ -215,7 +215,7 @@ func readerOf(t *testing.T) (er *evidenceReader, suspendFor func(time.Duration))
 		changes = append(changes, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 	}
 	opt.Model.Follow(now, changes, now)
-	return newEvidenceReader(opt, func() {}), func(d time.Duration) {
+	return &evidenceReader{opt: opt, wake: func() {}, byNode: map[string]*evidence{}}, func(d time.Duration) {
 		total += d
 		opt.View.View()
 	}
@@ -393,7 +393,7 @@ func TestOneFreshQuestionForEveryAction(t *testing.T) {
 		for _, from := range []*policy.Template{&own, &other} {
 			a := newActing(from)
 			m, n, before := a.target(t)
-			rc := &runCluster{opt: Options{Model: a.model, View: NewFreshness(FreshnessOptions{Watch: synced{}, Awake: func() suspend.Awake { return suspend.StayAwake(suspend.Total) }})}, probes: newProbes(Options{}, nil)}
+			rc := &runCluster{Freshness: NewFreshness(FreshnessOptions{Watch: synced{}, Awake: func() suspend.Awake { return suspend.StayAwake(suspend.Total) }}), opt: Options{Model: a.model}, probes: newProbes(Options{}, nil)}
 			require.Equal(t, from == &other, before.AsksOther)
 			ask := func(change func(*acting, *run.Fresh, *remediate.Observation)) (remediate.Answer, string) {
 				freshMachine, freshNode := *m, *n
@@ -414,7 +414,7 @@ func TestOneFreshQuestionForEveryAction(t *testing.T) {
 // The versions of a Lease are dated by the clock of the reader. A slow look that ends after a newer one is no renewal, and names
 // that nobody reads any more are forgotten. // I4
 func TestVersionsOfALeaseAreDatedByTheirReader(t *testing.T) {
-	s, noon := newLeasesSeen(), time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	s, noon := &leasesSeen{byNode: map[string]leaseSeen{}}, time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	year2999 := time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	read := func(version string, began, ended int) policy.Lease {

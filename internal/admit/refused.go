@@ -125,7 +125,7 @@ type refusal struct {
 }
 
 func newRefusals(emit func(event.Event)) *refusals {
-	return &refusals{emit: emit, byPair: map[pair]*refusal{}, pace: newClusterPace()}
+	return &refusals{emit: emit, byPair: map[pair]*refusal{}, pace: rate.NewLimiter(clusterRate, clusterBurst)}
 }
 
 // note stores why a pair is refused now. Then tell tells it.
@@ -282,7 +282,7 @@ type checkState struct {
 }
 
 func newCheckStates() checkStates {
-	return checkStates{byID: map[string]*checkState{}, authors: map[policy.CheckID]*authorState{}, crowds: map[string]*crowdState{}, pace: newClusterPace()}
+	return checkStates{byID: map[string]*checkState{}, authors: map[policy.CheckID]*authorState{}, crowds: map[string]*crowdState{}, pace: rate.NewLimiter(clusterRate, clusterBurst)}
 }
 
 // author returns what was told of all checks of the kind and the namespace of one.
@@ -461,9 +461,6 @@ const (
 
 // newPace is the limit of one subject.
 func newPace() *rate.Limiter { return rate.NewLimiter(rate.Every(tellEvery), tellBurst) }
-
-// newClusterPace is the limit of all subjects of a cluster.
-func newClusterPace() *rate.Limiter { return rate.NewLimiter(clusterRate, clusterBurst) }
 
 // mayTell takes a place in each limit and returns zero; or, if one of them has none, when to ask again.
 func mayTell(now time.Time, limits ...*rate.Limiter) time.Time {

@@ -120,7 +120,7 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (cluster.Candidate, bool)
 	a, ok := w.c.candidate(&q.Check, &q.Target)
 	ref := cluster.RefOf(q.Request)
 	a.Draft.Request = &ref
-	a.Draft.Limits.MaxAttempts = min(a.Draft.Limits.MaxAttempts, w.c.model.Options.Draft.Limits.Run().MaxAttempts)
+	a.Draft.Limits.MaxAttempts = min(a.Draft.Limits.MaxAttempts, w.c.model.Options.Draft.Limits.Now().Run.MaxAttempts)
 	return a, ok
 }
 

@@ -139,7 +139,7 @@ func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	}
 	if why != "" {
 		from = times.Later(from, started)
-		if stored.Version != 0 && k.opt.Limits.Guards().QuietPeriod > 0 {
+		if stored.Version != 0 && k.opt.Limits.Now().Guards.QuietPeriod > 0 {
 			events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 				Message: "fenced may act on more than before (" + why + "): the quiet period begins"})
 		}
@@ -188,19 +188,6 @@ func (p *Policies) Replace(f cluster.Files) {
 	p.c.Wake()
 }
 
-// takeIn switches to the Files that wait, if there are any. The quiet period of a larger scope
-// begins before the first decision with it. Only the deciding goroutine calls it. // I18
-func (p *Policies) takeIn(now time.Time) {
-	f := p.next.Swap(nil)
-	if f == nil {
-		return
-	}
-	for _, ev := range p.c.scope.replaceFiles(*f, now) {
-		p.c.emit(ev)
-	}
-	p.c.model.Objects.ReplaceFiles(*f, now)
-}
-
 // replaceFiles begins a quiet period if fenced may act on more with these checks and budgets than with
 // those before. The scope is stored again after it. // I18
 func (k *scopeKeeper) replaceFiles(f cluster.Files, now time.Time) (events []event.Event) {
@@ -211,7 +198,7 @@ func (k *scopeKeeper) replaceFiles(f cluster.Files, now time.Time) (events []eve
 		return nil
 	}
 	k.opt.View.BeQuiet(now)
-	if k.opt.Limits.Guards().QuietPeriod > 0 {
+	if k.opt.Limits.Now().Guards.QuietPeriod > 0 {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 			Message: "after the reload fenced may act on more than before (" + why + "): the quiet period begins"})
 	}

@@ -107,8 +107,12 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		c.model.Runs.Drop(r.ID)
 		return r, err
 	}
+	inputs := "" // for the audit log; "" if nothing knows since when the target was not healthy
+	if !a.Since.IsZero() {
+		inputs = "unhealthySince=" + a.Since.UTC().Format(time.RFC3339)
+	}
 	started, err := c.runs.Record(event.Event{
-		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates, Inputs: unhealthySince(a),
+		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates, Inputs: inputs,
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
 	r.Sessions.Open = with.session != nil && r.Limits.SessionTimeout > 0
@@ -136,21 +140,13 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	return saved, nil
 }
 
-// unhealthySince says since when the target was not healthy, for the audit log; "" if nothing knows.
-func unhealthySince(a cluster.Candidate) string {
-	if a.Since.IsZero() {
-		return ""
-	}
-	return "unhealthySince=" + a.Since.UTC().Format(time.RFC3339)
-}
-
 // TakeSlot takes a slot for a power cycle, also by another remediator; a deletion needs none. An order from a person takes a
 // slot even when none is free.
 func (c *Cluster) TakeSlot(ctx context.Context, r remediate.Run) error {
 	if cluster.DeletesOnly(&r) {
 		return nil
 	}
-	limit := max(1, c.opt.Limits.Guards().MaxInFlightTotal)
+	limit := max(1, c.opt.Limits.Now().Guards.MaxInFlightTotal)
 	if r.Manual != nil {
 		limit = lead.EverySlot
 	}

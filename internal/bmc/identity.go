@@ -29,7 +29,7 @@ func UUIDsMatch(a, b string) bool {
 		return false
 	}
 	y, ok := parseUUID(b)
-	forms := byteOrders(x)
+	forms := x.Forms()
 	return ok && slices.Contains(forms[:], y) && !isPlaceholder(x) && !isPlaceholder(y)
 }
 
@@ -56,14 +56,6 @@ func ParseUUID(s string) (UUID, bool) {
 	return u, ok && !isPlaceholder(u)
 }
 
-// Forms are those of UUIDForms.
-func (u UUID) Forms() (forms [3]UUID) {
-	for i, f := range byteOrders(u) {
-		forms[i] = f
-	}
-	return forms
-}
-
 // UsableUUID reports whether s can identify a machine.
 func UsableUUID(s string) bool {
 	u, ok := parseUUID(s)
@@ -77,7 +69,7 @@ func PlaceholderUUID(s string) bool {
 	return strings.TrimSpace(s) == "" || ok && isPlaceholder(u)
 }
 
-func parseUUID(s string) (u [16]byte, ok bool) {
+func parseUUID(s string) (u UUID, ok bool) {
 	digits, n := [2 * len(u)]byte{}, 0 // it is parsed for each of a hundred thousand Nodes, without an allocation
 	for _, c := range []byte(strings.TrimSpace(s)) {
 		switch {
@@ -122,21 +114,21 @@ var placeholders = parseAll(
 	"ffffffff-0000-0000-ffff-ffff00000000",
 )
 
-// byteOrders are a UUID as it is, with the first three fields reversed (the mixed-endian form of
+// Forms are a UUID as it is, with the first three fields reversed (the mixed-endian form of
 // SMBIOS 2.6 and later), and with all bytes reversed.
-func byteOrders(u [16]byte) [3][16]byte {
+func (u UUID) Forms() [3]UUID {
 	swapped, reversed := u, u
 	slices.Reverse(swapped[:4])
 	slices.Reverse(swapped[4:6])
 	slices.Reverse(swapped[6:8])
 	slices.Reverse(reversed[:])
-	return [3][16]byte{u, swapped, reversed}
+	return [3]UUID{u, swapped, reversed}
 }
 
 // isPlaceholder reports whether u is a value that many machines share: a known one, in any byte order, or
 // sixteen equal bytes. // I8
-func isPlaceholder(u [16]byte) bool {
-	for _, form := range byteOrders(u) {
+func isPlaceholder(u UUID) bool {
+	for _, form := range u.Forms() {
 		if placeholders[form] {
 			return true
 		}
@@ -144,8 +136,8 @@ func isPlaceholder(u [16]byte) bool {
 	return bytes.Count(u[:], u[:1]) == len(u)
 }
 
-func parseAll(texts ...string) map[[16]byte]bool {
-	all := map[[16]byte]bool{}
+func parseAll(texts ...string) map[UUID]bool {
+	all := map[UUID]bool{}
 	for _, s := range texts {
 		u, ok := parseUUID(s)
 		if !ok {

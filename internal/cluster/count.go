@@ -25,35 +25,30 @@ func (c *Model) Count(a Candidate, uuid string, f *guard.Facts, releasedAt, now 
 	c.countAll(a, f, releasedAt, now)
 }
 
-// countAll fills in the facts that reserve evaluates again. Both locks are held.
+// countAll fills in the facts that reserve evaluates again: how many Nodes are down, in the cluster and in the zone,
+// and what runs use up. Both locks are held.
 func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
-	c.countNodes(a, f)
-	c.countRuns(a, f, releasedAt, now)
-	if f.NeedsHost || f.AsksOther {
-		f.NextStart, f.StartsLastHour = c.Runs.nextStart(c.Options.Limits.Guards().Bucket(), false, now)
-	} else {
-		f.Deletion = c.Runs.countDeletions(c.Objects.ledger, c.Objects.replacements, c.Options.Limits.Guards(), a, now)
-	}
-}
-
-// countNodes fills in how many Nodes are down, in the cluster and in the zone. Both locks are held.
-func (c *Model) countNodes(a Candidate, f *guard.Facts) {
-	key := zoneKey(a, c.Options.Limits)
+	key := cmp.Or(a.zoneKey, c.Options.Limits.Now().Guards.ZoneKey)
 	f.Zone = zoneOf(c.Objects.ledger, key, a.Draft.NodeLabels, a.Draft.Target.Node)
-	f.ZoneUnknown = f.Zone == "" && anyZone(c.Objects.ledger, c.Options.Rules.ZoneKey, key)
 	fleet := fleetOf(c.Objects.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
+	f.ZoneUnknown = f.Zone == "" && fleet.HasZones
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
 	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.Objects.ledger) {
 		f.NodesMismatch = "no Machine's Node is among them"
 	}
+	c.countRuns(a, key, f, releasedAt, now)
+	if f.NeedsHost || f.AsksOther {
+		f.NextStart, f.StartsLastHour = c.Runs.nextStart(c.Options.Limits.Now().Guards.Bucket(), false, now)
+	} else {
+		f.Deletion = c.Runs.countDeletions(c.Objects.ledger, c.Objects.replacements, c.Options.Limits.Now().Guards, a, now)
+	}
 }
 
-// countRuns fills in the facts about runs. Both locks are held.
-func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
-	h := c.Runs.history(a, c.Objects.stableUntil[a.Draft.Target.Node], releasedAt)
-	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
-	zones, key := zoneCount{}, zoneKey(a, c.Options.Limits)
+// countRuns fills in the facts about runs. key is the label that holds the zone. Both locks are held.
+func (c *Model) countRuns(a Candidate, key string, f *guard.Facts, releasedAt, now time.Time) {
+	c.Runs.history(a, c.Objects.stableUntil[a.Draft.Target.Node], releasedAt).count(f, now)
+	zones := zoneCount{}
 	for _, r := range c.Runs.byID {
 		if !r.Open() {
 			continue
@@ -174,9 +169,6 @@ func zoneOf(l *policy.Ledger, key string, recorded map[string]string, node strin
 	return ""
 }
 
-// zoneKey is the label that holds the zone, for a candidate.
-func zoneKey(a Candidate, limits *Limits) string { return cmp.Or(a.zoneKey, limits.Guards().ZoneKey) }
-
 // zoneCount is how many runs are in flight by zone. Those in inAny may be in each of them. The breaker of
 // a zone counts only Nodes that exist: it is about a view that cannot be trusted, and a run has proven its
 // host off. // I11
@@ -207,28 +199,18 @@ func (c *zoneCount) inFlight(zone string, unknown bool) int {
 	return 0
 }
 
-// anyZone says whether a Node has the zone label key. The ledger knows that of its own, ledgerKey.
-func anyZone(l *policy.Ledger, ledgerKey, key string) bool {
-	if key == ledgerKey {
-		return l.Fleet("").HasZones
-	}
-	for n := range l.Nodes() {
-		if n.Labels.Get(key) != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // fleetOf counts Nodes, and those of one zone. The ledger counts by one zone label,
 // ledgerKey. For a check with another zone label this function counts, which is slower.
 func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
-	if zone == "" || key == ledgerKey {
+	if key == ledgerKey {
 		return l.Fleet(zone)
 	}
 	f := l.Fleet("")
+	f.HasZones = false
 	for n := range l.Nodes() {
-		if n.Labels.Get(key) != zone {
+		of := n.Labels.Get(key)
+		f.HasZones = f.HasZones || of != ""
+		if of == "" || of != zone {
 			continue
 		}
 		f.ZoneNodes++
@@ -286,40 +268,27 @@ func (rs runs) history(a Candidate, stableUntil, releasedAt time.Time) history {
 	return h
 }
 
-// lastEnded is the latest end of a power cycle; zero: none has ended.
-func (h history) lastEnded() (last time.Time) {
+// count fills in the latest end of a power cycle; how many started within the last day, and after the last release
+// by a person; and how many of the newest in a row did not end Done, since that release and since the Node was last
+// Ready for healthyReset. // I15
+func (h history) count(f *guard.Facts, now time.Time) {
+	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = time.Time{}, 0, 0
+	inARow := true
 	for _, r := range h.powerCycles {
-		last = times.Later(last, r.ended)
-	}
-	return last
-}
-
-// startedWithin counts the power cycles that started within the last d, and after the last
-// release by a person. // I15
-func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
-	for _, r := range h.powerCycles {
+		f.LastRunEnded = times.Later(f.LastRunEnded, r.ended)
 		for _, at := range r.acted {
-			if now.Sub(at) < d && !at.Before(h.releasedAt) {
-				n++
+			if now.Sub(at) < 24*time.Hour && !at.Before(h.releasedAt) {
+				f.RunsLastDay++
 			}
 		}
-	}
-	return n
-}
-
-// failedInARow counts the newest power cycles in a row that did not end Done, since the last
-// release and since the Node was last Ready for healthyReset. // I15
-func (h history) failedInARow() (n int) {
-	for _, r := range h.powerCycles {
 		switch {
 		case r.open:
-			continue
 		case r.done, r.started.Before(h.releasedAt), !r.ended.After(h.stableUntil.Add(-healthyReset)):
-			return n
+			inARow = false
+		case inARow:
+			f.FailedRunsInARow++
 		}
-		n++
 	}
-	return n
 }
 
 // createdSlack is how much earlier than the deletion its replacement may seem to be created:

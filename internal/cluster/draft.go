@@ -63,13 +63,6 @@ type Drafter struct {
 	deleteControlPlane bool // control-plane Machines may be deleted
 }
 
-// base returns a draft with everything that does not depend on the target.
-func (d Drafter) base() remediate.Run {
-	r := remediate.Run{Isolation: d.Isolation, Limits: d.Limits.Run()}
-	r.Limits.Reprovision = d.Reprovision
-	return r
-}
-
 // override applies the limits and the isolation that a check sets for its own runs.
 func (d Drafter) override(r *remediate.Run, check *policy.Check) {
 	of, l := check.Deadlines, &r.Limits
@@ -155,7 +148,8 @@ func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (
 		return Candidate{}, false
 	}
 	d := c.Options.Draft
-	r := d.base()
+	r := remediate.Run{Isolation: d.Isolation, Limits: d.Limits.Now().Run}
+	r.Limits.Reprovision = d.Reprovision
 	r.Target = targetOf(c.Objects.ledger, c.Options.Name, m, n, t.Node)
 	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
 	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), CheckID(check.ID())
@@ -182,7 +176,8 @@ func (c *Model) CandidateForOrder(o wire.Order) (Candidate, error) {
 		return Candidate{}, err
 	}
 	d := c.Options.Draft
-	r := d.base()
+	r := remediate.Run{Isolation: d.Isolation, Limits: d.Limits.Now().Run}
+	r.Limits.Reprovision = d.Reprovision
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
 	r.Target = targetOf(c.Objects.ledger, c.Options.Name, m, n, node)
 	r.NodeLabels, r.NodeNames = c.Runs.knownNode(r.Target, n)

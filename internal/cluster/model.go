@@ -42,13 +42,23 @@ type Model struct {
 func New(opt Options, started time.Time) *Model {
 	opt.Rules.ClusterRequired = true // this is a live cluster
 	opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames, opt.Rules.HostsUnpinned = false, false, false
-	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
+	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Now().Guards.ZoneKey)
 	opt.Draft.deleteControlPlane = opt.Rules.DeleteControlPlaneMachines
 	c := &Model{Options: opt, Started: started,
 		Objects: &Objects{cluster: opt.Name, started: started, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[controller]time.Time{}}},
 		Runs:    &Runs{cluster: opt.Name, runs: newRuns(), changed: true},
 	}
-	c.Objects.ledger.Apply(started, c.Objects.storms.assumed(fromFiles(opt), started)...)
+	var files []policy.Change
+	for i := range opt.FileChecks {
+		check := &opt.FileChecks[i]
+		files = append(files, policy.Change{ID: checkObject(check), Value: check})
+	}
+	for i := range opt.FileBudgets {
+		b := &opt.FileBudgets[i]
+		files = append(files, policy.Change{Value: b,
+			ID: policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: b.Name}})
+	}
+	c.Objects.ledger.Apply(started, c.Objects.storms.assumed(files, started)...)
 	return c
 }
 
@@ -60,21 +70,6 @@ func (c *Model) lock() (unlock func()) {
 		c.Objects.mu.Unlock()
 		c.Runs.mu.Unlock()
 	}
-}
-
-// fromFiles returns the checks and budgets of policies.d as changes for the ledger.
-func fromFiles(o Options) []policy.Change {
-	var list []policy.Change
-	for i := range o.FileChecks {
-		c := &o.FileChecks[i]
-		list = append(list, policy.Change{ID: checkObject(c), Value: c})
-	}
-	for i := range o.FileBudgets {
-		b := &o.FileBudgets[i]
-		list = append(list, policy.Change{Value: b,
-			ID: policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: b.Name}})
-	}
-	return list
 }
 
 func checkObject(c *policy.Check) policy.ObjectID {
@@ -112,14 +107,20 @@ func (c *Model) applyOpenRuns(now time.Time) {
 }
 
 // Forget removes the runs that ended before the time ended, and the data that only open
-// runs or times after recent need.
+// runs or times after recent need, or
+// Machines that are gone.
 func (c *Model) Forget(ended, recent time.Time) {
 	defer c.lock()()
 	maps.DeleteFunc(c.Runs.byID, func(_ string, r *remediate.Run) bool { // the checks depend only on open runs
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ bool) bool { return c.Runs.byID[id] == nil })
-	c.Objects.replacements.forget(c.Objects.ledger)
+	machines, controllers := map[string]bool{}, map[controller]bool{}
+	for m := range c.Objects.ledger.Machines() {
+		machines[m.UID], controllers[controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID)] = true, true
+	}
+	maps.DeleteFunc(c.Objects.replacements.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
+	maps.DeleteFunc(c.Objects.replacements.lastGood, func(of controller, _ time.Time) bool { return !controllers[of] })
 	maps.DeleteFunc(c.Objects.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }
 
@@ -138,16 +139,17 @@ func (c *Model) Disappearing(now time.Time) (inProgress, overdue []remediate.Run
 	if !c.Objects.complete {
 		return nil, nil
 	}
-	return c.Runs.disappearing(c.Objects.ledger, c.Options.Limits.Guards().DeletionTimeout, now)
+	return c.Runs.disappearing(c.Objects.ledger, c.Options.Limits.Now().Guards.DeletionTimeout, now)
 }
 
-// Limits are the guards, and the limits of new runs, of all clusters. A reload replaces all of
+// Limits are the limits of all clusters. A reload replaces all of
 // them at once. A run keeps the limits of its start, which are in its record. nil Limits are zero.
-type Limits struct{ now atomic.Pointer[limitValues] }
+type Limits struct{ now atomic.Pointer[CurrentLimits] }
 
-type limitValues struct {
-	guards guard.Limits
-	run    remediate.Limits
+// CurrentLimits are what must hold before a run starts, and the limits of a run that starts now.
+type CurrentLimits struct {
+	Guards guard.Limits
+	Run    remediate.Limits
 }
 
 // NewLimits returns these limits.
@@ -158,17 +160,12 @@ func NewLimits(g guard.Limits, r remediate.Limits) *Limits {
 }
 
 // Replace makes these the limits from the next evaluation on.
-func (l *Limits) Replace(g guard.Limits, r remediate.Limits) { l.now.Store(&limitValues{g, r}) }
+func (l *Limits) Replace(g guard.Limits, r remediate.Limits) { l.now.Store(&CurrentLimits{g, r}) }
 
-// Guards are what must hold before a run starts.
-func (l *Limits) Guards() guard.Limits { return l.values().guards }
-
-// Run are the limits of a run that starts now.
-func (l *Limits) Run() remediate.Limits { return l.values().run }
-
-func (l *Limits) values() limitValues {
+// Now returns the limits that apply now.
+func (l *Limits) Now() CurrentLimits {
 	if l == nil {
-		return limitValues{}
+		return CurrentLimits{}
 	}
 	return *l.now.Load()
 }

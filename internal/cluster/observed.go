@@ -28,23 +28,12 @@ func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes 
 		if before == nil || !before.Ready() {
 			continue
 		}
-		_, from := ReadyCondition(before)
-		_, until := ReadyCondition(n)
-		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
+		was, _ := before.Condition("Ready")
+		is, _ := n.Condition("Ready")
+		if from, until := was.LastTransition, is.LastTransition; !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
 			s[n.Name] = until
 		}
 	}
-}
-
-// ReadyCondition returns the status of a Node's Ready condition, and since when it has that
-// status; zero: unknown.
-func ReadyCondition(n *policy.Node) (status string, at time.Time) {
-	for c := range n.Conditions.All() {
-		if c.Type == "Ready" {
-			return c.Status, c.LastTransition
-		}
-	}
-	return "", time.Time{}
 }
 
 // replacements holds which Machines were never Ready, as far as this daemon saw since its
@@ -63,16 +52,6 @@ type controller struct{ apiGroup, namespace, uid string }
 func controllerOf(apiVersion, namespace, uid string) controller {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return controller{group, namespace, uid}
-}
-
-// forget removes what is about Machines that are gone, and about controllers of which no Machine is left.
-func (s replacements) forget(l *policy.Ledger) {
-	machines, controllers := map[string]bool{}, map[controller]bool{}
-	for m := range l.Machines() {
-		machines[m.UID], controllers[controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID)] = true, true
-	}
-	maps.DeleteFunc(s.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
-	maps.DeleteFunc(s.lastGood, func(of controller, _ time.Time) bool { return !controllers[of] })
 }
 
 // recordNew records the Machines that are seen for the first time. Call it before the ledger
@@ -114,7 +93,7 @@ func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 	if m == nil || !s.neverReady[m.UID] {
 		return // it is unknown, or was recorded before
 	}
-	if _, at := ReadyCondition(n); !at.IsZero() && at.Before(m.Created.Add(-createdSlack)) {
+	if ready, _ := n.Condition("Ready"); !ready.LastTransition.IsZero() && ready.LastTransition.Before(m.Created.Add(-createdSlack)) {
 		return
 	}
 	delete(s.neverReady, m.UID)
@@ -140,38 +119,34 @@ type checkKey struct {
 // storms holds the state of each check's storm recovery. The lock of the Objects protects it.
 type storms map[checkKey]policy.Storm
 
-// assumed applies applyTo to changes.
+// assumed copies the known storm state into the checks that were read again. Without a known one it assumes a storm whose
+// cooldown began at seenSince, which is when this daemon started, or when its view became complete after an outage.
 func (s storms) assumed(changes []policy.Change, seenSince time.Time) []policy.Change {
 	for i := range changes {
-		s.applyTo(&changes[i], seenSince)
+		ch := &changes[i]
+		check, ok := ch.Value.(*policy.Check)
+		if !ok || check == nil {
+			if gone := ch.ID; ch.Err == nil {
+				maps.DeleteFunc(s, func(k checkKey, _ policy.Storm) bool {
+					return k.id.Kind == gone.Kind && k.id.APIVersion == gone.APIVersion && k.id.Namespace == gone.Namespace && k.id.Name == gone.Name
+				})
+			}
+			continue
+		}
+		storm, known := s[checkKey{check.ID(), check.UID}]
+		if !known {
+			storm = check.Storm
+			if check.StormCooldown != 0 && storm == (policy.Storm{}) { // its status does not say either: it may be in one
+				storm = policy.Storm{Active: true, CooldownSince: seenSince.Round(0).UTC()}
+			}
+		}
+		if storm != check.Storm {
+			with := *check
+			with.Storm = storm
+			ch.Value = &with
+		}
 	}
 	return changes
-}
-
-// applyTo copies the known storm state into a check that was read again. Without a known one it assumes a storm whose
-// cooldown began at seenSince, which is when this daemon started, or when its view became complete after an outage.
-func (s storms) applyTo(ch *policy.Change, seenSince time.Time) {
-	check, ok := ch.Value.(*policy.Check)
-	if !ok || check == nil {
-		if gone := ch.ID; ch.Err == nil {
-			maps.DeleteFunc(s, func(k checkKey, _ policy.Storm) bool {
-				return k.id.Kind == gone.Kind && k.id.APIVersion == gone.APIVersion && k.id.Namespace == gone.Namespace && k.id.Name == gone.Name
-			})
-		}
-		return
-	}
-	storm, known := s[checkKey{check.ID(), check.UID}]
-	if !known {
-		storm = check.Storm
-		if check.StormCooldown != 0 && storm == (policy.Storm{}) { // its status does not say either: it may be in one
-			storm = policy.Storm{Active: true, CooldownSince: seenSince.Round(0).UTC()}
-		}
-	}
-	if storm != check.Storm {
-		with := *check
-		with.Storm = storm
-		ch.Value = &with
-	}
 }
 
 // update stores the storm state that the ledger has evaluated, and writes it back to the
@@ -217,9 +192,8 @@ func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 			o.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
 			continue
 		}
-		found := policy.Change{Value: &checks[i]}
-		o.storms.applyTo(&found, o.started)
-		checks[i] = *found.Value.(*policy.Check)
+		found := o.storms.assumed([]policy.Change{{Value: &checks[i]}}, o.started)
+		checks[i] = *found[0].Value.(*policy.Check)
 	}
 	o.ledger.SetFiles(now, checks, f.Budgets)
 	o.filesRefused = f.Refused

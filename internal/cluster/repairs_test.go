@@ -335,8 +335,8 @@ func TestDeletionsInProgress(t *testing.T) {
 			c.change(b, &r)
 			b.Runs.byID[r.ID] = &r
 			a := Candidate{Draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
-			assert.Equal(t, c.counts, b.Runs.countDeletions(b.Objects.ledger, b.Objects.replacements, b.Options.Limits.Guards(), a, c.now).InProgress)
-			_, overdue := b.Runs.disappearing(b.Objects.ledger, b.Options.Limits.Guards().DeletionTimeout, c.now)
+			assert.Equal(t, c.counts, b.Runs.countDeletions(b.Objects.ledger, b.Objects.replacements, b.Options.Limits.Now().Guards, a, c.now).InProgress)
+			_, overdue := b.Runs.disappearing(b.Objects.ledger, b.Options.Limits.Now().Guards.DeletionTimeout, c.now)
 			assert.Len(t, overdue, c.overdue)
 		})
 	}

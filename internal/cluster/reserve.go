@@ -32,7 +32,7 @@ func (c *Model) mayBegin(a Candidate, slots int, releasedAt, now time.Time) erro
 	f := a.Facts()
 	f.InFlightTotal = slots
 	c.countAll(a, &f, releasedAt, now)
-	if g, refused := FirstFailing(guard.StartGates(c.Options.Limits.Guards(), f, now)); refused {
+	if g, refused := FirstFailing(guard.StartGates(c.Options.Limits.Now().Guards, f, now)); refused {
 		return reason.RefusalOf(g)
 	}
 	return nil

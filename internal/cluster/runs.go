@@ -276,9 +276,16 @@ func (rs runs) openTargets() []policy.OpenRun {
 	}
 	slices.SortFunc(list, func(a, b policy.OpenRun) int { return strings.Compare(a.ID, b.ID) })
 	for _, id := range slices.Sorted(maps.Keys(rs.repairs)) {
-		if p := rs.repairs[id]; p.By != "" {
-			list = append(list, p.openTarget())
+		p := rs.repairs[id]
+		if p.By == "" {
+			continue
 		}
+		node := p.Target.Node
+		if !p.ControlPlane {
+			node = nodeThatWas(p.Target, p.NodeLabels)
+		}
+		list = append(list, policy.OpenRun{ID: "of the remediator of " + p.By, Node: node, Machine: p.Target.MachineKey(), MachineAPI: p.Target.MachineAPI,
+			ControlPlane: p.ControlPlane, TakesNoTurn: p.TakesNoTurn, SystemUUID: p.Target.SystemUUID, NodeLabels: p.NodeLabels, NodeNames: policy.NodeNames(p.NodeNames)})
 	}
 	return list
 }
@@ -369,16 +376,6 @@ type Try struct {
 	Ended time.Time
 	// Open: it may be at work. Gone: the request is known not to exist. Done: the target has recovered by it.
 	Open, Gone, Done bool
-}
-
-// openTarget is what the ledger knows about a repair that may be at work.
-func (p *Repair) openTarget() policy.OpenRun {
-	node := p.Target.Node
-	if !p.ControlPlane {
-		node = nodeThatWas(p.Target, p.NodeLabels)
-	}
-	return policy.OpenRun{ID: "of the remediator of " + p.By, Node: node, Machine: p.Target.MachineKey(), MachineAPI: p.Target.MachineAPI,
-		ControlPlane: p.ControlPlane, TakesNoTurn: p.TakesNoTurn, SystemUUID: p.Target.SystemUUID, NodeLabels: p.NodeLabels, NodeNames: policy.NodeNames(p.NodeNames)}
 }
 
 // blocks returns the reason why nobody else may act on a target; "" if nobody was asked to repair it. // I22

@@ -49,7 +49,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		},
 	}, time.Now())
 	c.lead = lead.New(lead.Options{
-		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
+		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c.model.Runs, c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
 	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model, c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
@@ -63,6 +63,35 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 	return c
 }
 
+// runToTell is a run that is about to switch its host off. done is closed when its requests were told.
+type runToTell struct {
+	run  string
+	done chan struct{}
+}
+
+// reportTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
+// as it is because a status cannot be written: nobody begins for a status that is missing.
+const reportTimeout = 3 * time.Second
+
+// reportRequests has the writer tell the requests of a run, and waits for that. // I22
+func (c *clusterParts) reportRequests(ctx context.Context, run string) {
+	if c.opt.Requests == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	r := runToTell{run: run, done: make(chan struct{})}
+	select {
+	case c.runsToTell <- r:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+}
+
 // attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
 func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run) {
 	name := c.opt.Name
@@ -70,7 +99,7 @@ func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run) {
 	c.admit.Escalation = c.e.opt.Escalation.Add(c.admit, func(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
 		return c.opt.Checks.ControllerAlive(ctx, id)
 	})
-	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
+	c.e.stop.Attach(name, stopCluster{c.view, c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
 	c.e.clusters.Put(name, c)
 	c.e.pulse.add(name)
@@ -112,82 +141,71 @@ func (c *clusterParts) emit(ev event.Event) {
 	c.e.opt.Events.Emit(ev)
 }
 
-// leadCluster implements lead.Cluster: the cluster for its lead.Lead.
-type leadCluster struct{ c *clusterParts }
+// Wake implements lead.Cluster and hosts.View.
+func (c *clusterParts) Wake() { c.admit.Wake() }
+
+// leadCluster implements lead.Cluster: the cluster for its lead.Lead. // I11
+type leadCluster struct {
+	*cluster.Runs
+	*clusterParts
+}
 
 // Load implements lead.Cluster. It fails if any run cannot be read, because that run may be
 // open: the leadership then does not begin. // I20
 func (l leadCluster) Load(ctx context.Context, s state.Store) error {
-	e := l.c.e
+	e := l.e
 	stored, err := e.takeovers.load(ctx, e.loadStored)
 	if err != nil {
 		return err
 	}
-	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.Runs.OfCluster(stored.runs)); err != nil {
+	if err := e.hosts.Freezes.Complete(ctx, s, l.model.Runs.OfCluster(stored.runs)); err != nil {
 		return err
 	}
-	if err := l.c.model.Runs.BeginLeadership(stored.runs); err != nil {
+	if err := l.model.Runs.BeginLeadership(stored.runs); err != nil {
 		return err
 	}
-	stored.begin(l.c.opt.Name)
+	stored.begin(l.opt.Name)
 	return nil
 }
 
 // Resume implements lead.Cluster.
 func (l leadCluster) Resume() {
-	for _, r := range l.c.model.Runs.Open() {
-		l.c.admit.Runner.Start(r, nil, nil)
+	for _, r := range l.model.Runs.Open() {
+		l.admit.Runner.Start(r, nil, nil)
 	}
 }
 
 // Release implements lead.Cluster.
-func (l leadCluster) Release() { l.c.admit.CloseProbes() }
-
-// End implements lead.Cluster.
-func (l leadCluster) End() { l.c.model.Runs.EndLeadership() }
+func (l leadCluster) Release() { l.admit.CloseProbes() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.ByHand.Acts()
+	return l.admit.MayBegin() || l.model.Runs.AnyOpen() || l.admit.ByHand.Acts()
 }
-
-// Unsettled implements lead.Cluster. // I11
-func (l leadCluster) Unsettled(taken map[string]bool) (lacking, needless []string) {
-	return l.c.model.Runs.SlotMismatches(taken)
-}
-
-// Wake implements lead.Cluster.
-func (l leadCluster) Wake() { l.c.admit.Wake() }
 
 // hostsView implements hosts.View: the state of the cluster for package hosts.
 type hostsView struct {
 	*cluster.Model
 	*cluster.Objects
-	c *clusterParts
+	*clusterParts
 }
 
 // Alive implements hosts.View.
 func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
 	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
-	f := v.c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
+	f := v.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
 	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
 		return "", false
 	}
 	return f.Observation.Lease.ResourceVersion, true
 }
 
-// Wake implements hosts.View.
-func (v hostsView) Wake() { v.c.admit.Wake() }
-
-// stopCluster implements stop.Cluster: stops apply to the deciding loop and to each run.
-type stopCluster struct{ c *clusterParts }
-
-// Clock implements stop.Cluster.
-func (s stopCluster) Clock() (skew time.Duration, seen bool) { return s.c.view.Skew() }
-
-// BeQuiet implements stop.Cluster. // I16
-func (s stopCluster) BeQuiet(from time.Time) { s.c.view.BeQuiet(from) }
+// stopCluster implements stop.Cluster: stops apply to the view, to the deciding loop and to each run. // I16
+type stopCluster struct {
+	*admit.Freshness
+	c *clusterParts
+}
 
 // Wake implements stop.Cluster.
 func (s stopCluster) Wake() {

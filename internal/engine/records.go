@@ -184,7 +184,7 @@ func (e *Engine) resync(ctx context.Context) error {
 func (e *Engine) runReread(ctx context.Context) error {
 	live.Every(ctx, rereadEvery, nil, func() {
 		for _, c := range e.clusters.All() {
-			if c.lead.Shared() && (leadCluster{c}).MayAct() {
+			if c.lead.Shared() && (leadCluster{c.model.Runs, c}).MayAct() {
 				_ = e.resync(ctx)
 				break
 			}

@@ -58,35 +58,6 @@ type toldRequest struct {
 // requestAgain is how long a status counts as written. Somebody else may have overwritten it.
 const requestAgain = 10 * time.Minute
 
-// runToTell is a run that is about to switch its host off. done is closed when its requests were told.
-type runToTell struct {
-	run  string
-	done chan struct{}
-}
-
-// reportTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
-// as it is because a status cannot be written: nobody begins for a status that is missing.
-const reportTimeout = 3 * time.Second
-
-// reportRequests has the writer tell the requests of a run, and waits for that. // I22
-func (c *clusterParts) reportRequests(ctx context.Context, run string) {
-	if c.opt.Requests == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	r := runToTell{run: run, done: make(chan struct{})}
-	select {
-	case c.runsToTell <- r:
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-	}
-}
-
 func (w *requestWriter) run(ctx context.Context) error {
 	tick, round := time.NewTicker(gateRound), time.NewTimer(0)
 	defer tick.Stop()

@@ -130,7 +130,7 @@ func (c *Cluster) freePlace(ctx context.Context, id string, standsStill bool, no
 	}
 	defer c.writing.Release(1)
 	r, known := c.records.Get(id)
-	limit := c.opt.Limits.Run().RunTimeout
+	limit := c.opt.Limits.Now().Run.RunTimeout
 	if agrees, _ := c.opt.View.Clock(); agrees == remediate.No {
 		return nil
 	}

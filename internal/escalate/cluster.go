@@ -90,10 +90,7 @@ func (c *Cluster) KeepOnly(considered func(check, target string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.wanted, func(k key, _ ask) bool { return !considered(k.check, k.target) })
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	live.Signal(c.changed)
 }
 
 // Gates implements admit.Escalation.

@@ -351,11 +351,12 @@ func (o *ownHost) isDevice(p *place) string {
 		addrs = o.resolved[p.device.Endpoint.Host].addrs
 		o.mu.Unlock()
 	}
+	standardPort := !p.device.Driver.Descriptor().ByParameters && slices.Contains([]int{623, 443, 80}, p.device.Endpoint.Port)
 	for _, ip := range addrs {
 		switch {
 		case contains(o.BMCAddrs, ip):
 			return p.text() + " is this host's own BMC"
-		case p.standard() && !ip.IsLoopback() && contains(o.Addrs, ip):
+		case standardPort && !ip.IsLoopback() && contains(o.Addrs, ip):
 			return p.text() + " is this host's own address"
 		}
 	}

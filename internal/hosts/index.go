@@ -372,11 +372,6 @@ func (p *place) key() string {
 
 func (p *place) text() string { return p.device.String() }
 
-// standard reports whether it is a BMC at the standard port of its protocol.
-func (p *place) standard() bool {
-	return !p.device.Driver.Descriptor().ByParameters && slices.Contains([]int{623, 443, 80}, p.device.Endpoint.Port)
-}
-
 func places(h *bmc.Host) (all []place) {
 	all = make([]place, 0, len(h.Levels)) // most have one device in each
 	for _, l := range h.Levels {

@@ -24,21 +24,21 @@ const (
 
 // Cluster is what a Lead needs from the cluster that it leads.
 type Cluster interface {
-	// Load reads what the store has about the cluster. From then on, until End, this instance's
+	// Load reads what the store has about the cluster. From then on, until EndLeadership, this instance's
 	// own memory of the runs is the newest. After an error nothing has begun. // I20
 	Load(ctx context.Context, s state.Store) error
 	// Resume continues the open runs, each in the leadership.
 	Resume()
 	// Release ends the use of BMCs other than by runs.
 	Release()
-	// End is called when the leadership is over and everything in it has stopped.
-	End()
+	// EndLeadership is called when the leadership is over and everything in it has stopped.
+	EndLeadership()
 	// MayAct reports whether this instance may do anything to the cluster. If it only observes
 	// the cluster, it leaves the Lease to an installation that acts.
 	MayAct() bool
-	// Unsettled compares the cluster's runs in flight with the runs that have slots. lacking
+	// SlotMismatches compares the cluster's runs in flight with the runs that have slots. lacking
 	// need a slot, and needless need none any more. // I11
-	Unsettled(taken map[string]bool) (lacking, needless []string)
+	SlotMismatches(taken map[string]bool) (lacking, needless []string)
 	// Wake asks for a decision.
 	Wake()
 }
@@ -93,7 +93,7 @@ func (l *Lead) lead(ctx context.Context, claim state.Claim) {
 	l.opt.Cluster.Release()
 	t.end()
 	l.current.Store(nil)
-	l.opt.Cluster.End()
+	l.opt.Cluster.EndLeadership()
 	l.opt.Cluster.Release() // what has begun since
 	if suspended != "" {
 		l.emit(event.OwnerChanged, "", suspended+": the state is read again")

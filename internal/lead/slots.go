@@ -171,7 +171,7 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
-	lacking, needless := l.opt.Cluster.Unsettled(taken)
+	lacking, needless := l.opt.Cluster.SlotMismatches(taken)
 	for _, run := range lacking {
 		if _, err := l.TakeSlot(ctx, EverySlot, run); err != nil {
 			return err

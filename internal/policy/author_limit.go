@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/fenced/fenced/internal/reason"
 )
 
 // They limit the targets of all checks of one author together, unless Rules.MaxTargets
@@ -185,14 +183,6 @@ func (r *Rules) seated(checks []Check) (list []Check, crowded map[space]bool) {
 		}
 	}
 	return list, crowded
-}
-
-// crowdErrors says of each namespace that has more checks that not all of them are evaluated.
-func (r *Rules) crowdErrors(crowded map[space]bool) (list []ObjectError) {
-	for author := range crowded {
-		list = append(list, ObjectError{Object: author.text(), Message: string(reason.CheckLimit) + ": " + r.checkLimitMessage()})
-	}
-	return list
 }
 
 func (r *Rules) checkLimitMessage() string {

@@ -360,7 +360,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 				busy[at.target] = true
 			}
 			for m := range w.byKey.of(at.target) {
-				if q.IsFor(m.names()) && w.requests.mayBeFor(q, m, w.nodes[m.NodeName]) {
+				if q.IsFor(TargetNames{m.Namespace, m.Name, m.UID, m.NodeName}) && w.requests.mayBeFor(q, m, w.nodes[m.NodeName]) {
 					mark(m)
 				}
 			}
@@ -395,11 +395,6 @@ func firstInLine(waiting []*TargetReport) string {
 // labelMicroK8s is of the nodes of MicroK8s with a control plane. Kubelets can set it.
 const labelMicroK8s = "node.kubernetes.io/microk8s-controlplane"
 
-// isLabelled reports whether a label that no kubelet can set says that the Node is of the control plane.
-func (n *Node) isLabelled() bool {
-	return n != nil && hasRoleOfAdministrator(n.Labels)
-}
-
 // hasRoleOfAdministrator reports whether one of these labels of a Node is one of the control plane that no kubelet can set.
 func hasRoleOfAdministrator(of labels.Labels) bool {
 	return slices.ContainsFunc(ControlPlaneLabels, func(key string) bool { return key != labelMicroK8s && of.Has(key) })
@@ -410,7 +405,7 @@ func (r OpenRun) takesTurn() bool { return r.ControlPlane && !r.TakesNoTurn }
 
 // isOfAll reports whether a Node is of the control plane to all others, and not only for itself. It may be nil.
 func (o *owners) isOfAll(n *Node) bool {
-	if n == nil || n.isLabelled() || o.labelled == 0 {
+	if n == nil || hasRoleOfAdministrator(n.Labels) || o.labelled == 0 {
 		return n != nil && n.ControlPlane
 	}
 	for m := range o.byNode.of(n.Name) {

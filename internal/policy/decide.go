@@ -35,13 +35,17 @@ func Decide(s Snapshot, now time.Time) Report {
 		n.addAll(w, b)
 		r.Budgets = append(r.Budgets, n.report(b, b.unseen(w)))
 	}
-	r.Errors = append(append(r.Errors, s.Errors...), s.Rules.crowdErrors(crowded)...)
-	w.finish(&r, s.Budgets)
+	r.Errors = append(r.Errors, s.Errors...)
+	w.finish(&r, s.Budgets, crowded)
 	return r
 }
 
-// finish sorts the report and adds the refusals that no check can see by itself.
-func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
+// finish sorts the report and adds what no check can see by itself: the refusals, and the namespaces that have
+// more checks than are evaluated.
+func (w *tables) finish(r *Report, budgets []DisruptionBudget, crowded map[space]bool) {
+	for author := range crowded {
+		r.Errors = append(r.Errors, ObjectError{Object: author.text(), Message: string(reason.CheckLimit) + ": " + w.rules.checkLimitMessage()})
+	}
 	slices.SortFunc(r.Checks, byName)
 	slices.SortFunc(r.Errors, func(a, b ObjectError) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))

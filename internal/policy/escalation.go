@@ -48,7 +48,7 @@ func (t *TargetReport) escalate(c *Check, a CheckContext, x *Subject, now time.T
 	if x.Node != nil && x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
-	if c.family().waitsForUpgrades() {
+	if c.family() == medik8s {
 		t.refuseRollingConfig(x)
 	}
 	if q := c.foreignRequest(x); q != nil {

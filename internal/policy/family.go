@@ -25,8 +25,6 @@ type family interface {
 	// escalates reports whether a check asks one remediator after the other, and counts a target as not healthy
 	// while its requests exist.
 	escalates() bool
-	// waitsForUpgrades reports whether a check does nothing during an upgrade, whatever fenced.yaml says.
-	waitsForUpgrades() bool
 }
 
 // The families. The zero check is of none: it is common, and settingOf refuses it.
@@ -107,8 +105,6 @@ func (common) limitText(c *Check) string {
 
 func (common) escalates() bool { return false }
 
-func (common) waitsForUpgrades() bool { return false }
-
 // OpenShift's rules, most of which are the common ones.
 
 // evaluate applies OpenShift's health rules to one target. docs/policy.md has a row for each.
@@ -166,7 +162,7 @@ func (t *TargetReport) evaluateStartup(c *Check, m *Machine, now time.Time) {
 func (t *TargetReport) evaluateConditions(c *Check, n *Node, now time.Time) bool {
 	waiting := false
 	for _, u := range c.Conditions {
-		seen, ok := n.condition(u.Type)
+		seen, ok := n.Condition(u.Type)
 		if !ok || seen.Status != u.Status {
 			continue
 		}

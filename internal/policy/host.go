@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
@@ -346,7 +347,12 @@ func (o *owners) hasHostsFor(m *Machine) bool {
 // refuseHosts refuses what fenced would do to a host that the objects show must be left alone. The daemon
 // checks again with uncached reads.
 func (w *tables) refuseHosts(r *Report) {
-	runs := w.runs.byUUID()
+	runs := runsByUUID{}
+	for _, run := range w.runs {
+		if forms := bmc.UUIDForms(run.SystemUUID); len(forms) > 0 && (runs[forms[0]].ID == "" || run.ID < runs[forms[0]].ID) {
+			runs[forms[0]] = run
+		}
+	}
 	var services hostsByService
 	if w.rules.HostsUnpinned {
 		services = w.hostsByService()
@@ -378,7 +384,9 @@ func (w *tables) refuseHosts(r *Report) {
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
 			if powerCycles {
 				w.refusePowerOwner(t, m, &h, err)
-				services.refuse(t, &h)
+				if services != nil {
+					services.refuse(t, &h)
+				}
 			}
 		}
 	}
@@ -435,16 +443,6 @@ func (w *tables) NodeWithSameUUID(node, systemUUID string) string {
 // may have registered under another name: nobody else acts on it there. // I6, I9
 type runsByUUID map[string]OpenRun
 
-func (o openRuns) byUUID() runsByUUID {
-	x := runsByUUID{}
-	for _, r := range o {
-		if forms := bmc.UUIDForms(r.SystemUUID); len(forms) > 0 && (x[forms[0]].ID == "" || r.ID < x[forms[0]].ID) {
-			x[forms[0]] = r
-		}
-	}
-	return x
-}
-
 // onHostOf says which run on another Node, or on a Machine, is on the host of a Node; "" if none is.
 func (x runsByUUID) onHostOf(n *Node) string {
 	for _, form := range bmc.UUIDForms(n.SystemUUID) {
@@ -453,4 +451,42 @@ func (x runsByUUID) onHostOf(n *Node) string {
 		}
 	}
 	return ""
+}
+
+// The Leases with which the controllers of medik8s keep each other from remediating or draining one Node at the
+// same time: node-NODE in medik8s-leases. The name of a NodeHealthCheck follows NodeCheckHolder in the holder, and
+// that of a store of fenced OwnLockHolder.
+const (
+	NodeLockNamespace = "medik8s-leases"
+	NodeLockPrefix    = "node-"
+	NodeCheckHolder   = "NodeHealthCheck-"
+	OwnLockHolder     = "fenced-"
+)
+
+// LongestNodeLock is how long such a Lease counts at most once it stands still, whatever duration is written
+// into it. The Node Maintenance Operator takes one for an hour.
+const LongestNodeLock = time.Hour
+
+// MaxHolder is how many bytes of the holder of a Lease are shown.
+const MaxHolder = 300
+
+// NodeLock is a Lease of medik8s on a Node.
+type NodeLock struct {
+	Holder    string
+	RenewTime time.Time // zero: it does not say
+	Duration  time.Duration
+}
+
+// contender says that somebody else holds the Lease on a Node; "" if nobody does. Saved objects do not tell which
+// store is that of the daemon, so no fenced counts. // I22
+func (l NodeLock) contender(node string, now time.Time) string {
+	d := LongestNodeLock
+	if l.Duration > 0 {
+		d = min(d, l.Duration)
+	}
+	expired := !l.RenewTime.IsZero() && !now.Before(l.RenewTime.Add(d))
+	if l.Holder == "" || expired || strings.HasPrefix(l.Holder, OwnLockHolder) {
+		return ""
+	}
+	return bmc.Printable(l.Holder, MaxHolder) + " holds the Lease " + NodeLockNamespace + "/" + NodeLockPrefix + node
 }

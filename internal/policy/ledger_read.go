@@ -22,11 +22,7 @@ func (l *Ledger) Report(now time.Time) Report {
 // Coverage returns what every check and budget selects and allows.
 func (l *Ledger) Coverage(now time.Time) []Coverage {
 	r := l.Report(now)
-	budgets := make([]DisruptionBudget, 0, len(l.budgets)) // in the order of the report
-	for _, b := range l.sortedBudgets() {
-		budgets = append(budgets, *b.budget)
-	}
-	return Cover(r, l.allChecks(), budgets, l.tables.nodes)
+	return Cover(r, l.allChecks(), l.reportBudgets(&Report{}), l.tables.nodes)
 }
 
 // Overview is what a Report shows at a glance: without the targets that are healthy and nothing else, of which it has only the names.
@@ -211,24 +207,19 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 	for c, list := range some {
 		r.Checks = append(r.Checks, l.checkReport(c, list, now))
 	}
-	budgets := l.reportBudgets(&r)
-	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.tables.rules.crowdErrors(l.crowded)...)
-	l.tables.finish(&r, budgets)
+	r.Errors = slices.AppendSeq(r.Errors, maps.Values(l.errors))
+	l.tables.finish(&r, l.reportBudgets(&r), l.crowded)
 	return r
 }
 
 // reportBudgets adds the budgets and their use to a report, and returns them in the same order.
 func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
-	for _, b := range l.sortedBudgets() {
+	for _, b := range slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) }) {
 		budgets = append(budgets, *b.budget)
 		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.tables)))
 	}
 	return budgets
-}
-
-func (l *Ledger) sortedBudgets() []*budgetEntry {
-	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) })
 }
 
 // checkReport is the report of a check with some of its targets. Its counters cover all of them.

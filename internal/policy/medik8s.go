@@ -28,8 +28,6 @@ const (
 
 func (medik8sFamily) escalates() bool { return true }
 
-func (medik8sFamily) waitsForUpgrades() bool { return true }
-
 func (medik8sFamily) addContext(w *tables, _ *Check, a *CheckContext) {
 	a.MachineChecks = maps.Clone(w.machineChecks)
 }
@@ -100,7 +98,7 @@ func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *set
 		if t.Verdict == Pending {
 			return // also while its request exists: only the cause may have changed
 		}
-		if _, other := n.condition(st.exempt); st.exempt == "" || !other {
+		if _, other := n.Condition(st.exempt); st.exempt == "" || !other {
 			if n.Labels.Get(excludeLabel) == "true" { // it still counts; medik8s ignores an empty value, too
 				t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
 			}

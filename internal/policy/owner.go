@@ -135,10 +135,10 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 }
 
 // Owns reports whether a Machine names no Node, or owns the one that it names; n is nil if that does not exist.
-func (o *owners) Owns(m *Machine, n *Node) bool { return m.NodeName == "" || o.owns(m, n) }
-
-func (o *owners) owns(m *Machine, n *Node) bool {
+func (o *owners) Owns(m *Machine, n *Node) bool {
 	switch {
+	case m.NodeName == "":
+		return true
 	case n != nil && o.rules.names(n, m), o.runs[runSubject{node: m.NodeName}].isOf(m) && (n == nil || n.named(m.Group()) == ""):
 		return true
 	case m.namesOther(n):
@@ -183,9 +183,9 @@ func (m *Machine) yieldsTo(x *Machine) bool {
 func (o *owners) inControlPlane(m *Machine) bool {
 	n := o.nodes[m.NodeName]
 	switch {
-	case !m.ControlPlane && (n == nil || !n.ControlPlane), n != nil && !o.owns(m, n):
+	case !m.ControlPlane && (n == nil || !n.ControlPlane), n != nil && !o.Owns(m, n):
 		return false
-	case n != nil && (n.isLabelled() || o.labelled == 0):
+	case n != nil && (hasRoleOfAdministrator(n.Labels) || o.labelled == 0):
 		return true
 	case !m.ControlPlane:
 		return false // nobody but the kubelet says so
@@ -200,7 +200,7 @@ func (o *owners) inControlPlane(m *Machine) bool {
 // registers again without the names that it had. // I11
 func (o *owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
-		return o.owns(m, n) || o.rules.names(o.runs[runSubject{node: n.Name}].nodeThen(), m)
+		return o.Owns(m, n) || o.rules.names(o.runs[runSubject{node: n.Name}].nodeThen(), m)
 	}
 	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].nodes > 0
 }
@@ -250,7 +250,7 @@ type Doubt struct {
 // nil if it does not exist.
 func (o *owners) ownersOf(node string, n *Node) (list []*Machine) {
 	for m := range o.byNode.of(node) {
-		if o.owns(m, n) {
+		if o.Owns(m, n) {
 			list = append(list, m)
 		}
 	}
@@ -341,7 +341,7 @@ func (o *owners) doubt(m *Machine) Doubt {
 		return Doubt{}
 	}
 	list := o.ownersOf(m.NodeName, n)
-	if !o.owns(m, n) || slices.ContainsFunc(list, m.yieldsTo) {
+	if !o.Owns(m, n) || slices.ContainsFunc(list, m.yieldsTo) {
 		return Doubt{}
 	}
 	isProven := n != nil && sameProvider(m.ProviderID, n.ProviderID)

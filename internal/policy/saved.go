@@ -3,8 +3,6 @@ package policy
 import (
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
@@ -12,44 +10,6 @@ import (
 
 // What saved objects show, and the daemon finds out another way: it reads medik8s' Leases past the cache, and
 // compares hosts with its inventory and its pins.
-
-// The Leases with which the controllers of medik8s keep each other from remediating or draining one Node at the
-// same time: node-NODE in medik8s-leases. The name of a NodeHealthCheck follows NodeCheckHolder in the holder, and
-// that of a store of fenced OwnLockHolder.
-const (
-	NodeLockNamespace = "medik8s-leases"
-	NodeLockPrefix    = "node-"
-	NodeCheckHolder   = "NodeHealthCheck-"
-	OwnLockHolder     = "fenced-"
-)
-
-// LongestNodeLock is how long such a Lease counts at most once it stands still, whatever duration is written
-// into it. The Node Maintenance Operator takes one for an hour.
-const LongestNodeLock = time.Hour
-
-// MaxHolder is how many bytes of the holder of a Lease are shown.
-const MaxHolder = 300
-
-// NodeLock is a Lease of medik8s on a Node.
-type NodeLock struct {
-	Holder    string
-	RenewTime time.Time // zero: it does not say
-	Duration  time.Duration
-}
-
-// contender says that somebody else holds the Lease on a Node; "" if nobody does. Saved objects do not tell which
-// store is that of the daemon, so no fenced counts. // I22
-func (l NodeLock) contender(node string, now time.Time) string {
-	d := LongestNodeLock
-	if l.Duration > 0 {
-		d = min(d, l.Duration)
-	}
-	expired := !l.RenewTime.IsZero() && !now.Before(l.RenewTime.Add(d))
-	if l.Holder == "" || expired || strings.HasPrefix(l.Holder, OwnLockHolder) {
-		return ""
-	}
-	return bmc.Printable(l.Holder, MaxHolder) + " holds the Lease " + NodeLockNamespace + "/" + NodeLockPrefix + node
-}
 
 // foreignLocks are the Leases on Nodes without those of the NodeHealthChecks whose requests fenced carries out.
 // Such a check holds the Node for whoever does that. // I22
@@ -81,7 +41,7 @@ func (o *owners) hostsByService() hostsByService {
 // refuse refuses to power-cycle a host by an address that cannot be used, or to which another BareMetalHost leads,
 // too. Without an address the host may be in hosts.d.
 func (x hostsByService) refuse(t *TargetReport, h *Host) {
-	if x == nil || h.Address == "" {
+	if h.Address == "" {
 		return
 	}
 	d, err := h.device()

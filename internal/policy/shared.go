@@ -15,8 +15,8 @@ import (
 type claim struct {
 	check  *CheckReport
 	target *TargetReport
-	// disproved: the providerID of the Node is not that of the Machine.
-	disproved bool
+	// doubtful: the check is in doubt, and the providerID of the Node does not show that it is another Machine's.
+	doubtful bool
 }
 
 // refuseOverlaps resolves conflicts where several checks cover one target: the
@@ -34,11 +34,12 @@ func (w *tables) refuseOverlaps(r *Report) {
 			t := &c.Targets[j]
 			of, m, n := t.Subject(), machineOfTarget(w, t), w.nodes[t.Node]
 			switch {
-			case m != nil && t.Node != "" && w.owns(m, n):
+			case m != nil && t.Node != "" && w.Owns(m, n):
 			case m != nil:
 				of += " of " + w.rules.spaceOf(m.Group(), m.Namespace).text() + "/" + m.Name
 			}
-			claims[of] = append(claims[of], claim{c, t, m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)})
+			disproved := m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)
+			claims[of] = append(claims[of], claim{c, t, t.isDoubtful() && !disproved})
 		}
 	}
 	for _, group := range claims {
@@ -50,7 +51,7 @@ func (w *tables) refuseOverlaps(r *Report) {
 
 func refuseConflicting(group []claim) {
 	gentlest, closed, countOnly, handedOver := severity[DeleteMachine], false, false, false
-	doubts := firstOfEach(group, 1, func(g claim) (*CheckReport, bool) { return g.check, g.isDoubtful() })
+	doubts := firstOfEach(group, 1, func(g claim) (*CheckReport, bool) { return g.check, g.doubtful })
 	for _, g := range group {
 		closed = closed || !g.check.Allowed
 		countOnly = countOnly || g.check.countOnly
@@ -99,7 +100,7 @@ type strictness struct {
 
 // strictness says what of a claim may refuse the actions of others; claims that have the same refuse the same.
 func (g claim) strictness() (kind strictness, ok bool) {
-	kind = strictness{g.check.countOnly, g.check.Allowed, g.target.isHandedOver(), g.isDoubtful(), g.target.Action}
+	kind = strictness{g.check.countOnly, g.check.Allowed, g.target.isHandedOver(), g.doubtful, g.target.Action}
 	return kind, kind.countOnly || !kind.allowed || kind.handedOver || kind.doubtful || kind.action != None
 }
 
@@ -123,9 +124,6 @@ func (g claim) overlapGates(stricter []claim) (gates []reason.Gate) {
 func (t *TargetReport) isDoubtful() bool {
 	return t.Verdict == Indeterminate && (t.Reason == reason.Undecodable || t.Reason == reason.NodeMismatch)
 }
-
-// isDoubtful: the check is in doubt, and the Node does not show that it is another Machine's.
-func (g claim) isDoubtful() bool { return g.target.isDoubtful() && !g.disproved }
 
 // doubtedBy: another check is in doubt about the same host, maybe under the name of another Machine. It might
 // have asked for a power cycle, so nothing more severe is done.
@@ -174,7 +172,7 @@ func (g claim) overlapReason(t *TargetReport) string {
 		return "the limit of this check is exceeded"
 	case o.isHandedOver():
 		return "this check has asked another remediator already"
-	case g.isDoubtful() && t.Action != PowerCycle:
+	case g.doubtful && t.Action != PowerCycle:
 		return "this check is in doubt, and might ask for a power cycle: " + o.Message
 	case o.Action != None && severity[o.Action] < severity[t.Action]:
 		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)

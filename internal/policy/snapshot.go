@@ -290,7 +290,7 @@ type Node struct {
 
 // Ready reports whether the Node's Ready condition is True.
 func (n *Node) Ready() bool {
-	c, ok := n.condition("Ready")
+	c, ok := n.Condition("Ready")
 	return ok && c.Status == "True"
 }
 
@@ -300,11 +300,12 @@ func (n *Node) KubeletReporting() bool {
 	if n == nil {
 		return false
 	}
-	c, ok := n.condition("Ready")
+	c, ok := n.Condition("Ready")
 	return ok && c.Status != "Unknown"
 }
 
-func (n *Node) condition(kind string) (Condition, bool) {
+// Condition returns the condition of a type.
+func (n *Node) Condition(kind string) (Condition, bool) {
 	for c := range n.Conditions.All() {
 		if c.Type == kind {
 			return c, true

@@ -232,18 +232,6 @@ func (x *requestIndex) of(t TargetNames, m *Machine, n *Node) (list []*Request) 
 // TargetNames are the names of a target. Without a Machine, or a Node, its names are empty.
 type TargetNames struct{ Namespace, Machine, MachineUID, Node string }
 
-// names are those of a Machine and its Node.
-func (m *Machine) names() TargetNames { return TargetNames{m.Namespace, m.Name, m.UID, m.NodeName} }
-
-// names are those of the target.
-func (x *Subject) names() (t TargetNames) {
-	if x.Machine != nil {
-		t = x.Machine.names()
-	}
-	t.Node = x.nodeName()
-	return t
-}
-
 // IsFor reports whether a request, in a namespace whose requests may be for a target, is for that one: who carries it
 // out would switch the same host. It is if the Machine owns it, if it has the name of the Machine in the namespace of
 // that, also of one that had the name before, or if it names the Node, whatever owns it. Where no Node is known the

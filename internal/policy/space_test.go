@@ -325,7 +325,7 @@ func TestOwnedRequestIsFoundAsItComesAndGoes(t *testing.T) { // I22
 			c.Value = nil
 		}
 		l.Apply(requestedAt, c)
-		assert.Equal(t, there, len(l.Requests(m.names(), m, nil)) == 1)
+		assert.Equal(t, there, len(l.Requests(TargetNames{m.Namespace, m.Name, m.UID, m.NodeName}, m, nil)) == 1)
 		assert.Equal(t, Decide(l.Snapshot(), requestedAt), l.Report(requestedAt))
 	}
 }

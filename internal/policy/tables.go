@@ -144,7 +144,8 @@ func (w *tables) setNode(name string, n *Node) {
 
 // countNode adds a Node to what counts Nodes, or removes it: by is 1 or -1.
 func (w *tables) countNode(n *Node, by int) {
-	if n.isLabelled() {
+	labelled := hasRoleOfAdministrator(n.Labels)
+	if labelled {
 		w.labelled += by
 	}
 	if uuid, ok := bmc.ParseUUID(n.SystemUUID); ok && by > 0 {
@@ -152,7 +153,7 @@ func (w *tables) countNode(n *Node, by int) {
 	} else if ok {
 		w.nodesByUUID.drop(uuid, n)
 	}
-	w.machineSpaces.count(w.rules.spacesOfNode(n), n.ControlPlane, n.isLabelled(), by)
+	w.machineSpaces.count(w.rules.spacesOfNode(n), n.ControlPlane, labelled, by)
 }
 
 // countRuns does that with open runs.
@@ -423,7 +424,11 @@ func (w *tables) nodeSubject(n *Node) Subject {
 // withRequests is a target with its requests. The target of a request comes without: of many requests for one
 // target, each would list all.
 func (w *tables) withRequests(x Subject) Subject {
-	x.Requests = w.requests.of(x.names(), x.Machine, x.Node)
+	names := TargetNames{Node: x.nodeName()}
+	if m := x.Machine; m != nil {
+		names.Namespace, names.Machine, names.MachineUID = m.Namespace, m.Name, m.UID
+	}
+	x.Requests = w.requests.of(names, x.Machine, x.Node)
 	return x
 }
 
@@ -435,7 +440,7 @@ func (w *tables) CheckContext(c *Check) CheckContext {
 	if c.AsksOthers() {
 		a.Disabled, a.Tried = w.disabled[c.Mark()], w.tried[c.Mark()]
 	}
-	if w.rules.WaitForUpgrade || c.family().waitsForUpgrades() {
+	if w.rules.WaitForUpgrade || c.family() == medik8s { // whose checks do nothing during an upgrade, whatever fenced.yaml says
 		a.Upgrading = w.upgrading
 	}
 	return a

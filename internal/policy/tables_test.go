@@ -34,7 +34,7 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		}
 		w := tablesOf(&s)
 		// A Machine that names the Node of another begins to count when it is gone, like one that was just made without a Node.
-		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
+		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.Owns(&m, n) })
 		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, TakesNoTurn: n.ControlPlane && !tablesOf(&s).TakesTurn(n, nil),
 			SystemUUID: n.SystemUUID, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
 		maps.Copy(r.NodeLabels, n.Labels.Map())

@@ -242,7 +242,7 @@ func RenewedUntil(n *Node, l Lease, now time.Time) time.Time {
 	if n == nil {
 		return time.Time{}
 	}
-	ready, ok := n.condition("Ready")
+	ready, ok := n.Condition("Ready")
 	since := ready.LastTransition
 	if !l.Since.IsZero() && since.After(now) {
 		since = time.Time{}

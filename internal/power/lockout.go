@@ -24,9 +24,9 @@ import (
 // also over a restart. Health checks of such a device come ever more rarely, and hold no run back. So do probes of a level
 // where a wrong password looks like a dead device.
 type LockOut struct {
-	accounts *accounts
-	backoff  probeBackoff
-	store    state.Store
+	*accounts
+	probeBackoff
+	store state.Store
 }
 
 // NewLockOut loads which accounts were refused before this process began. An error means
@@ -36,21 +36,8 @@ func NewLockOut(ctx context.Context, s state.Store, instance string) (*LockOut, 
 	if err != nil {
 		return nil, err
 	}
-	return &LockOut{accounts: newAccounts(kept, time.Now()), backoff: probeBackoff{failing: map[string]failing{}}, store: s}, nil
+	return &LockOut{accounts: newAccounts(kept, time.Now()), probeBackoff: probeBackoff{failing: map[string]failing{}}, store: s}, nil
 }
-
-// Run stores which accounts are refused, until ctx ends, and tries again after an error. It
-// calls saved after each try.
-func (l *LockOut) Run(ctx context.Context, saved func(error)) error {
-	return l.accounts.run(ctx, l.store, saved)
-}
-
-// Guard makes every device that is opened remember refusals, and refuse while they last.
-func (l *LockOut) Guard(open bmc.Opener) bmc.Opener { return l.accounts.guard(open) }
-
-// Refuses returns the error with which a device of a level refused its account a short while
-// ago, or nil. To ask it again could lock the account.
-func (l *LockOut) Refuses(level bmc.Level) error { return l.accounts.levelBlocked(level) }
 
 // RefusedLately reports whether a device of a host has refused its account, also where it may be asked again: another password may be stored by now.
 func (l *LockOut) RefusedLately(h bmc.Host) bool {
@@ -63,11 +50,17 @@ func (l *LockOut) RefusedLately(h bmc.Host) bool {
 
 // BackingOff returns the error for which a level is not to be probed yet, or nil.
 func (l *LockOut) BackingOff(level bmc.Level) error {
-	return cmp.Or(l.accounts.levelBlocked(level), l.backoff.wait(level))
+	if err := l.Refuses(level); err != nil {
+		return err
+	}
+	p := &l.probeBackoff
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f, ok := p.failing[levelKey(level)]; ok && time.Now().Before(f.Next) {
+		return f.err
+	}
+	return nil
 }
-
-// Probed records how a probe of a level went; nil means that it answered.
-func (l *LockOut) Probed(level bmc.Level, err error) { l.backoff.record(level, err) }
 
 // RefusedCheck returns the error with which a device that a health check may not ask yet refused its account, when it did,
 // and when a health check may ask; a nil error: now.
@@ -92,7 +85,7 @@ func (l *LockOut) ForgetAccounts(h bmc.Host) { l.accounts.forget(h) }
 // Forget is ForgetAccounts, and lets the levels of a host be probed at once.
 func (l *LockOut) Forget(h bmc.Host) {
 	l.accounts.forget(h)
-	l.backoff.forget(h)
+	l.probeBackoff.forget(h)
 }
 
 // accounts remembers which devices refused their account, whoever
@@ -205,14 +198,12 @@ func (a *accounts) refusal(d bmc.Device, ends func(refusedAccount) time.Time) re
 	return refusedAccount{}
 }
 
-// blocked returns the refusal of a device that a run or a probe may not ask yet, or nil.
-func (a *accounts) blocked(d bmc.Device) error { return a.refusal(d, refusedAccount.heldUntil).err }
-
-// levelBlocked is blocked for a power level: one device that is not asked stops it.
-func (a *accounts) levelBlocked(l bmc.Level) error {
+// Refuses returns the error with which a device of a level refused its account a short while
+// ago, or nil. To ask it again could lock the account. One device that a run or a probe may not ask yet stops the level.
+func (a *accounts) Refuses(l bmc.Level) error {
 	for _, d := range l.Devices {
-		if err := a.blocked(d); err != nil {
-			return err
+		if r := a.refusal(d, refusedAccount.heldUntil); r.err != nil {
+			return r.err
 		}
 	}
 	return nil
@@ -250,8 +241,8 @@ func (a *accounts) forget(h bmc.Host) {
 	}
 }
 
-// guard makes every device that is opened remember refusals.
-func (a *accounts) guard(open bmc.Opener) bmc.Opener {
+// Guard makes every device that is opened remember refusals, and refuse while they last.
+func (a *accounts) Guard(open bmc.Opener) bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) {
 		p, err := open(d)
 		if err != nil {
@@ -381,8 +372,10 @@ func (a *accounts) list(now time.Time) (list []state.RefusedAccount) {
 	return list[:min(len(list), accountsStored)]
 }
 
-// run is LockOut.Run.
-func (a *accounts) run(ctx context.Context, s state.Store, saved func(error)) error {
+// Run stores which accounts are refused, until ctx ends, and tries again after an error. It
+// calls saved after each try.
+func (l *LockOut) Run(ctx context.Context, saved func(error)) error {
+	a, s := l.accounts, l.store
 	kept, last := a.kept, time.Time{}
 	for {
 		select {
@@ -453,20 +446,9 @@ type failing struct {
 // levelKey names a power level by what it switches.
 func levelKey(l bmc.Level) string { return strings.Join(bmc.Host{Levels: []bmc.Level{l}}.Keys(), "\n") }
 
-// wait returns the error of a level that is not to be probed yet, or nil.
-func (p *probeBackoff) wait(l bmc.Level) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f, ok := p.failing[levelKey(l)]
-	if !ok || !time.Now().Before(f.Next) {
-		return nil
-	}
-	return f.err
-}
-
-// record keeps how a probe of a level went. One that only had to make way for others
+// Probed records how a probe of a level went; nil means that it answered. One that only had to make way for others
 // says nothing about the level.
-func (p *probeBackoff) record(l bmc.Level, err error) {
+func (p *probeBackoff) Probed(l bmc.Level, err error) {
 	if !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return !d.IsNative() }) || errors.Is(err, ErrInUse) {
 		return
 	}

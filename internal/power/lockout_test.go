@@ -58,7 +58,7 @@ func TestAccounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAccounts(state.RefusedAccounts{}, time.Now())
 				pdu := &outlet{err: refusing(c.kind), refusal: refusing(c.kind)}
-				open := a.guard(func(bmc.Device) (bmc.Power, error) { return pdu, nil })
+				open := a.Guard(func(bmc.Device) (bmc.Power, error) { return pdu, nil })
 				p := must.Do(open(mine))(t)
 				_, err := p.Read(t.Context())
 				require.Equal(t, c.kind, bmc.KindOf(err))

@@ -357,7 +357,7 @@ func TestWitnessWhoseAccountMayOnlyRead(t *testing.T) {
 			w.refusal = refusing(bmc.KindPrivilege)
 			r := newRack([]*outlet{w}, []*outlet{device})
 			a := newAccounts(state.RefusedAccounts{}, time.Now())
-			first := must.Do(OpenLevel(a.guard(r.open), r.host, 0))(t)
+			first := must.Do(OpenLevel(a.Guard(r.open), r.host, 0))(t)
 			_, err := first.Send(t.Context(), bmc.CommandOff)
 			require.Equal(t, bmc.KindPrivilege, bmc.KindOf(err))
 			require.NoError(t, first.Close(t.Context()))
@@ -365,29 +365,29 @@ func TestWitnessWhoseAccountMayOnlyRead(t *testing.T) {
 				a = newAccounts(state.RefusedAccounts{Accounts: a.list(time.Now())}, time.Now())
 			}
 
-			l := must.Do(OpenLevel(a.guard(r.open), r.host, 1))(t)
+			l := must.Do(OpenLevel(a.Guard(r.open), r.host, 1))(t)
 			must.Do(l.Send(t.Context(), bmc.CommandOff))(t)
 			list, proven := looks(t, l, 2*time.Minute)
 			assert.Zero(t, proven)
 			assert.Equal(t, []bmc.PowerState{bmc.On}, states(list), known)
-			assert.Equal(t, "ipmi://l0-d0:623", OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "nor does the last question before an isolation pass it over")
+			assert.Equal(t, "ipmi://l0-d0:623", OnAmong(t.Context(), a.Guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "nor does the last question before an isolation pass it over")
 			assert.Len(t, w.sent, 1)
 			require.NoError(t, l.Close(t.Context()))
 
 			w.err = refusing(bmc.KindPrivilege)
 			for range 2 {
 				before := w.reads
-				l = must.Do(OpenLevel(a.guard(r.open), r.host, 1))(t)
+				l = must.Do(OpenLevel(a.Guard(r.open), r.host, 1))(t)
 				looks(t, l, time.Minute)
 				require.NoError(t, l.Close(t.Context()))
 				assert.LessOrEqual(t, w.reads-before, 1, known)
 			}
 			before := w.reads
-			assert.Empty(t, OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}))
+			assert.Empty(t, OnAmong(t.Context(), a.Guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}))
 			assert.Equal(t, before, w.reads)
 			w.become(bmc.On, 0)
 			a.accepted(r.host.Levels[0].Devices[0])
-			assert.NotEmpty(t, OnAmong(t.Context(), a.guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "a health check has read it since")
+			assert.NotEmpty(t, OnAmong(t.Context(), a.Guard(r.open), r.host, 0, ReadTiming{ReadTimeout: time.Second}), "a health check has read it since")
 		})
 	}
 }

@@ -82,7 +82,7 @@ func machineReplaced(r Run, s Observation) bool {
 // kubelet has registered, and that tells no system UUID, says nothing. Where the target had no Node, what its BMC reported must agree. // I6, I8
 func isOtherMachine(t Target, n Node) bool {
 	switch {
-	case n.Exists != Yes || n.unregistered() && n.SystemUUID == "":
+	case n.Exists != Yes || n.BootID == "" && n.SystemUUID == "":
 		return false
 	case t.SystemUUID != "":
 		return !sameUUID(t.SystemUUID, n.SystemUUID)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // An interlock is a fact that forbids what a run would do next: a pause, another remediator,
@@ -92,7 +93,7 @@ var interlocks = []interlock{
 	{"power-off forbidden", func(_ Run, s Observation) bool { return s.PowerForbidden != "" }, forbiddenWhy, // I5, I9
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageNoEffect: abandons, stageConfirmed: drop, stageHeld: refuse}},
 	// A kubelet that renews so seldom would not have missed a renewal when the wait after the Off ends.
-	{"Lease too long", func(_ Run, s Observation) bool { return s.Lease.TooLong() != "" }, leaseWhy, // I5
+	{"Lease too long", func(_ Run, s Observation) bool { return times.LeaseTooLong(s.Lease.Duration) != "" }, leaseWhy, // I5
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageConfirmed: drop, stageHeld: refuse}},
 	{"target changed", targetChanged, targetWhy, // I2
 		[stages]effect{stageUntouched: drop}},
@@ -143,7 +144,7 @@ func forbiddenWhy(_ Run, s Observation) (reason.Code, string) {
 }
 
 func leaseWhy(_ Run, s Observation) (reason.Code, string) {
-	return reason.LeaseTooLong, s.Lease.TooLong()
+	return reason.LeaseTooLong, times.LeaseTooLong(s.Lease.Duration)
 }
 
 func quorumWhy(_ Run, s Observation) (reason.Code, string) { return reason.QuorumLost, s.QuorumWhy }

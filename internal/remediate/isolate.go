@@ -57,7 +57,8 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 		return r, Nothing, untilRead(s, now)
 	}
 	r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID) // it may have rebooted since the decision; step 4 wants a later boot // I6
-	return command(recordAsked(r, s), IsolateNode, poll, now)
+	r.IsolatedAsked = r.Request != nil && s.Withdrawn == No
+	return command(r, IsolateNode, poll, now)
 }
 
 // registeredInIsolation continues step 2 when a kubelet has registered another Node of the name. If
@@ -161,19 +162,4 @@ func (r Run) OutlivesRequest(n Node) Answer {
 		return CannotTell
 	}
 	return AnswerOf(!n.registered())
-}
-
-// endOutliving notes that a run needs a request again: nobody asks for it, and not only because of a pause, which
-// may end. In step 6 that says no more than that the Machine stays.
-func endOutliving(r Run, s Observation) Run {
-	if s.Withdrawn == Yes && r.Step != Reprovision && r.OutlivesRequest(s.Node) == No {
-		r.IsolatedAsked = false
-	}
-	return r
-}
-
-// recordAsked notes whether the request of a run asks for it when it sends the isolation.
-func recordAsked(r Run, s Observation) Run {
-	r.IsolatedAsked = r.Request != nil && s.Withdrawn == No
-	return r
 }

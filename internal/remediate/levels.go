@@ -71,16 +71,6 @@ func sendOff(r Run, every time.Duration, now time.Time) (Run, Action, time.Durat
 	return command(r, SendOff, every, now)
 }
 
-// startDeleteNode enters step 2, and notes what proved the host off if it was not the BMC.
-func startDeleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	r.Proof = cmp.Or(s.ProofKind, ProofBMC)
-	note := ""
-	if r.Level > 0 || r.Proof != ProofBMC {
-		note = "proven off by " + levelName(r, s)
-	}
-	return enter(r, DeleteNode, note, now)
-}
-
 // levelOn says whether the present level is done on the way back to On, with a note for the
 // journal. The level that switched the host off must read On. A level below it that never
 // answered may have lost its power with the host, and is skipped.

@@ -147,7 +147,7 @@ var mutants = []mutant{
 		s.Machine.Marked = r.Intent.Action == DeleteTargetMachine
 	})},
 	{"takes a Node from Git for a registration", "I5: a Node that no kubelet has made", variant{name: "m", faults: []fault{recreated}, budget: 1}, seeing(func(_ Run, s *Observation, _ time.Time) {
-		if s.Node.unregistered() {
+		if s.Node.Exists == Yes && s.Node.BootID == "" {
 			s.Node.BootID = "x"
 		}
 	})},

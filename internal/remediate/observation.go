@@ -163,12 +163,8 @@ type Node struct {
 	OutOfService    bool   // carries our out-of-service taint
 }
 
-// unregistered says whether no kubelet has registered this Node yet: it has no boot ID. A
-// controller that keeps Nodes in Git recreates a deleted one, which is neither a
-// registration nor a sign of life. // I5, I6
-func (n Node) unregistered() bool { return n.Exists == Yes && n.BootID == "" }
-
-// registered says whether a kubelet has registered this Node.
+// registered says whether a kubelet has registered this Node. One without a boot ID is of none yet: a controller that keeps
+// Nodes in Git recreates a deleted one, which is neither a registration nor a sign of life. // I5, I6
 func (n Node) registered() bool { return n.Exists == Yes && n.BootID != "" }
 
 // Lease is the Node's heartbeat. Known with an empty ResourceVersion means
@@ -204,16 +200,6 @@ func (l Lease) recentFor() time.Duration {
 
 func (l Lease) quietFor() time.Duration {
 	return max(leaseQuietFor, min(l.Duration, times.LongestLease)/2)
-}
-
-// TooLong returns the reason why nobody can wait until a kubelet has missed a renewal of this Lease, or an
-// empty string. // I5
-func (l Lease) TooLong() string { return times.LeaseTooLong(l.Duration) }
-
-// seenAt is the Lease for the record of a run.
-func (l Lease) seenAt(now time.Time) *Lease {
-	l.Seen = now
-	return &l
 }
 
 // Machine is the target's Machine as it is now.

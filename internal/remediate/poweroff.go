@@ -21,7 +21,7 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 		return powerOffConfirmed(r, s, now)
 	case !r.Intervened, r.Revalidate:
 		return preflight(r, s, now)
-	case hostCameUp(r, s):
+	case r.Attempt > 1 && s.RenamedTo != "" && noEffectYet(r, s), nodeRecovered(r, s) && s.Power.State == bmc.On:
 		return cancelOff(r, s, now)
 	}
 	return switchOff(r, s, now)
@@ -69,12 +69,17 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		r = retargetNode(r, s)
 	}
 	found, noEffect := interlockAt(stageSwitchingOff, r, s), binding{}
-	if firstAttemptWithoutEffect(r, s) { // the lock or Off failed, and what justified the run may be gone // I4
+	if r.Attempt == 1 && noEffectYet(r, s) { // the lock or Off failed, and what justified the run may be gone: until then it needs the justification it began with // I4
 		noEffect = interlockAt(stageNoEffect, r, s)
 	}
 	switch {
 	case offProven(r, s, now) && leaseQuiet(r, s, now) && powerLockHeld(r, s):
-		return startDeleteNode(r, s, now)
+		r.Proof = cmp.Or(s.ProofKind, ProofBMC)
+		note := ""
+		if r.Level > 0 || r.Proof != ProofBMC { // something else than the BMC proved the host off
+			note = "proven off by " + levelName(r, s)
+		}
+		return enter(r, DeleteNode, note, now)
 	case found.ends():
 		return found.apply(r, s, now)
 	case levelMiswired(r, s, now):
@@ -104,15 +109,6 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return sendOff(r, resendPower, now)
 	}
 	return r, Nothing, untilRead(s, now)
-}
-
-// recordSwitchedOff notes that an Off was accepted: the try then counts, if the run begins again by
-// itself.
-func recordSwitchedOff(r Run, s Observation) Run {
-	if r.Limits.RetryInterval > 0 && r.Step == PowerOff && r.Intervened && s.OffAccepted {
-		r.SwitchedOff = true
-	}
-	return r
 }
 
 // recordBusy keeps the time of step 1 from running while the BMC has no session free or asks to be
@@ -157,10 +153,6 @@ func noEffectYet(r Run, s Observation) bool {
 	return !s.OffAccepted && s.Power.State != bmc.Off && powerLockFree(r, s)
 }
 
-// firstAttemptWithoutEffect says whether the power lock or Off of a first attempt has not taken
-// effect at this level: until then the run needs the justification it began with. // I4
-func firstAttemptWithoutEffect(r Run, s Observation) bool { return r.Attempt == 1 && noEffectYet(r, s) }
-
 // preconditionsUnknown says whether a fresh look leaves open what a first Off needs: the
 // justification of a first attempt, the state of the Node in a later one. // I4
 func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
@@ -180,12 +172,6 @@ func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
 // more. // I4
 func nodeRecovered(r Run, s Observation) bool {
 	return r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes && !isOtherMachine(r.Target, s.Node)
-}
-
-// hostCameUp says whether the host of such a Node reads On, or works under another name.
-func hostCameUp(r Run, s Observation) bool {
-	renamed := r.Attempt > 1 && s.RenamedTo != "" && noEffectYet(r, s)
-	return renamed || nodeRecovered(r, s) && s.Power.State == bmc.On
 }
 
 // cancelOff ends the Off of a later attempt whose host works after all. An Off whose answer was
@@ -256,9 +242,10 @@ func recordOffLease(r Run, s Observation, now time.Time) Run {
 		r.OffLease = nil
 	case off && s.Lease.Known && (r.OffLease == nil || leaseAdvanced(r, s) || r.OffLease.Seen.Before(s.Proof.Since())):
 		renewed := leaseAdvanced(r, s)
-		r.OffLease = s.Lease.seenAt(now)
-		r.OffLease.KubeletReporting = r.OffLease.KubeletReporting || renewed // whatever the host's clock wrote into it
-		r.OffLease.BootID, r.OffLease.Unregistered = s.Node.BootID, renewed && s.Node.Exists != CannotTell && !s.Node.registered()
+		l := s.Lease
+		l.Seen, l.KubeletReporting = now, l.KubeletReporting || renewed // whatever the host's clock wrote into it
+		l.BootID, l.Unregistered = s.Node.BootID, renewed && s.Node.Exists != CannotTell && !s.Node.registered()
+		r.OffLease = &l
 	}
 	return r
 }

@@ -303,7 +303,7 @@ func TestDurationOfALeaseIsCapped(t *testing.T) {
 		assert.LessOrEqual(t, l.quietFor(), times.LongestLease/2)
 		assert.LessOrEqual(t, l.recentFor(), times.LongestLease)
 		assert.GreaterOrEqual(t, l.quietFor(), leaseQuietFor)
-		assert.Equal(t, d > times.LongestLease, l.TooLong() != "")
+		assert.Equal(t, d > times.LongestLease, times.LeaseTooLong(l.Duration) != "")
 		r, s := begin(PowerOff, sec)
 		r.OffLease = &Lease{Known: true, ResourceVersion: "v1", RenewTime: noon.AddDate(900, 0, 0), Duration: d, Seen: noon}
 		s.Lease = *r.OffLease

@@ -89,14 +89,6 @@ func waitForOwner(r Run, now time.Time) (Run, Action, time.Duration) {
 // cannot switch on what an outlet has cut off. // I20, I22
 func leftToOther(r Run) bool { return r.Level == 0 && r.OtherPowerLock != "" }
 
-// recordOtherPowerLock keeps what a look has read of the requests of others.
-func recordOtherPowerLock(r Run, s Observation) Run {
-	if s.PowerLock != CannotTell { // both are of one read
-		r.OtherPowerLock = s.OtherPowerLock
-	}
-	return r
-}
-
 // waitForOther stops a run whose host may not be switched on while somebody else's request lasts. It goes
 // on by itself when that is gone, or when the host reads On.
 func waitForOther(r Run, now time.Time) (Run, Action, time.Duration) {

@@ -85,12 +85,6 @@ func KnownNames(n NodeNames) NodeNames {
 	return n
 }
 
-// leavesNodeGone says whether a run that ends so may leave its Node deleted. The next run of the
-// same Machine then has its labels and names from the record.
-func leavesNodeGone(r Run, end Step) bool {
-	return end != Done && r.Isolation == IsolateDelete && (r.Attempt > 1 || !r.Isolated.IsZero())
-}
-
 // Settled says whether the record shows that the run switches nothing more by itself, and that its
 // host is On, is being replaced, or was never touched. A run that a person has closed as it is has
 // left its host as that person wanted it. Whoever waits for fenced may begin then. A run that waits

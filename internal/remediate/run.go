@@ -286,11 +286,17 @@ func (r Run) Left() Visit {
 func (r Run) Deadline() time.Time {
 	switch r.Step {
 	case PowerOff:
-		d := r.StepStarted.Add(r.Limits.OffDeadline).Add(r.longLeaseExtra())
-		if !r.BusySince.IsZero() {
-			d = d.Add(busyAtMost)
+		more := time.Duration(0) // where the Node's Lease is longer than usual: twice, because a restart waits again
+		if r.OffLease != nil {
+			more = 2 * (r.OffLease.quietFor() - leaseQuietFor)
 		}
-		return d
+		if confirmationActive(r) {
+			more = max(more, 2*(r.Confirmation.Lease.quietFor()-leaseQuietFor))
+		}
+		if !r.BusySince.IsZero() {
+			more += busyAtMost
+		}
+		return r.StepStarted.Add(r.Limits.OffDeadline + more)
 	case DeleteNode:
 		if !r.APILost.IsZero() {
 			return r.APILost.Add(r.Limits.APITimeout)
@@ -302,18 +308,6 @@ func (r Run) Deadline() time.Time {
 		return r.OnSeen.Add(r.Limits.ReadyTimeout)
 	}
 	return time.Time{}
-}
-
-// longLeaseExtra is the additional time of step 1 where the Node's Lease is longer than usual.
-// It counts twice, because a restart waits again.
-func (r Run) longLeaseExtra() (more time.Duration) {
-	if r.OffLease != nil {
-		more = 2 * (r.OffLease.quietFor() - leaseQuietFor)
-	}
-	if confirmationActive(r) {
-		more = max(more, 2*(r.Confirmation.Lease.quietFor()-leaseQuietFor))
-	}
-	return more
 }
 
 // Target is the Machine, Node and host of one run. UIDs and the boot ID are

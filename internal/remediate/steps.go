@@ -35,8 +35,18 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	s = withoutOtherCluster(r, withoutOtherLevels(r, s))
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
-	r = recordBusy(recordOtherPowerLock(recordSwitchedOff(r, s), s), s, now)
-	r = endOutliving(r, s)
+	if r.Limits.RetryInterval > 0 && r.Step == PowerOff && r.Intervened && s.OffAccepted { // the try counts, if the run begins again by itself
+		r.SwitchedOff = true
+	}
+	if s.PowerLock != CannotTell { // what others have requested is of the same read
+		r.OtherPowerLock = s.OtherPowerLock
+	}
+	r = recordBusy(r, s, now)
+	// The run needs a request again when nobody asks for it, and not only because of a pause, which may end. In step 6 that
+	// says no more than that the Machine stays.
+	if s.Withdrawn == Yes && r.Step != Reprovision && r.OutlivesRequest(s.Node) == No {
+		r.IsolatedAsked = false
+	}
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = resumeAfterOutage(r, now)
@@ -192,7 +202,8 @@ func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run,
 	}
 	r.Reason, r.Note, r.Ended = code, note, now
 	r.Restored = nil // the history stays small
-	if !leavesNodeGone(r, end) {
+	leavesNodeGone := end != Done && r.Isolation == IsolateDelete && (r.Attempt > 1 || !r.Isolated.IsZero())
+	if !leavesNodeGone { // else the next run of the same Machine has its labels and names from the record
 		r.NodeLabels, r.NodeNames = nil, NodeNames{}
 	}
 	return enter(r, end, note, now)
@@ -281,8 +292,10 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 		pause := pauseBefore(r)
 		r.NotBefore = to(r.NotBefore.Add(-pause)).Add(pause)
 	}
-	if l := r.OffLease; l != nil && !set(l.Seen).Equal(l.Seen) {
-		r.OffLease = l.seenAt(set(l.Seen))
+	if r.OffLease != nil && !set(r.OffLease.Seen).Equal(r.OffLease.Seen) {
+		l := *r.OffLease
+		l.Seen = set(l.Seen)
+		r.OffLease = &l
 	}
 	if r.Wait != nil && !to(r.Wait.Since).Equal(r.Wait.Since) {
 		w := *r.Wait

@@ -245,8 +245,18 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 			return d, why
 		}
 	}
-	if why := w.recheckHost(ctx, d); why != "" {
-		return d, why
+	// A host must not be switched off although the machine was identified if there is a duplicate by now, or if the
+	// BareMetalHost now leads to another BMC, whose owner would carry out the power lock there. Every Off is checked: a record
+	// that has begun one does not say that it was sent. // I9, I10
+	if d.action == remediate.SetPowerLock {
+		if _, err := w.r.opt.Hosts.FindBare(ctx, w.run.Target); err != nil {
+			return d, reason.Sentence(err)
+		}
+	}
+	if d.action == remediate.SetPowerLock || d.action == remediate.SendOff {
+		if why := w.r.opt.Hosts.DuplicateOf(w.run); why != "" {
+			return d, why
+		}
 	}
 	if why := w.power.finalRead(ctx, w.run, d.action); why != "" {
 		return d, why
@@ -266,23 +276,6 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 		return d, "what it was decided on grew old"
 	}
 	return d, ""
-}
-
-// recheckHost returns why a host must not be switched off although the machine was identified:
-// there is a duplicate by now, or the BareMetalHost now leads to another BMC, whose owner would
-// carry out the power lock there. Every Off is checked: a record that has begun one does not
-// say that it was sent. // I9, I10
-func (w *worker) recheckHost(ctx context.Context, d decision) string {
-	switch d.action {
-	case remediate.SetPowerLock:
-		if _, err := w.r.opt.Hosts.FindBare(ctx, w.run.Target); err != nil {
-			return reason.Sentence(err)
-		}
-		fallthrough
-	case remediate.SendOff:
-		return w.r.opt.Hosts.DuplicateOf(w.run)
-	}
-	return ""
 }
 
 // decideAgain returns the same decision on a fresh look. why says that the fresh look leads to
@@ -343,10 +336,14 @@ func (w *worker) writeWhileAllowed(ctx context.Context, d decision) error {
 	ctx = bmc.Until(ctx, func() time.Time { return *good.Load() }) // a process that was frozen checks too late
 	go func() { done <- w.r.opt.Kube.Act(ctx, run, d.action, d.backups, d.backup) }()
 	for {
+		next := writeCheck
+		if standsOnProof(run, d.action) { // at the latest when its proof would be too old // I1
+			next = min(next, time.Until(w.power.session.Proof.Until()))
+		}
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(w.nextCheck(d.action)):
+		case <-time.After(next):
 		}
 		began := time.Now()
 		why := w.whyCutOff(ctx, d, checked)
@@ -360,14 +357,6 @@ func (w *worker) writeWhileAllowed(ctx context.Context, d decision) error {
 		}
 		return nil // the API server had carried it out
 	}
-}
-
-// nextCheck is the time until the next check of a write: at the latest when its proof would be too old. // I1
-func (w *worker) nextCheck(a remediate.Action) time.Duration {
-	if standsOnProof(w.run, a) {
-		return min(writeCheck, time.Until(w.power.session.Proof.Until()))
-	}
-	return writeCheck
 }
 
 // whyCutOff returns why a write in progress must be cut off. It is "" if nothing contradicts it.

@@ -304,11 +304,17 @@ func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (
 }
 
 // finalRead reads once more what an isolation or a release of pods stands on, and returns why it must not be done: the device of
-// the proof, if that is about to grow old, or all levels before a Node is isolated on a person's confirmation.
+// the proof, or all levels before a Node is isolated on a person's confirmation. The device is read if the proof would end before
+// the write is checked for the first time: the API server may carry it out until then. A proof that has ended already is for others to
+// refuse. The read has all its time: nothing is under way that an old proof would let go on. // I1
 func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remediate.Action) string {
 	switch {
 	case standsOnProof(run, a):
-		return p.renewProof(ctx, run)
+		now := time.Now()
+		if p.session == nil || !p.session.Proof.Proven(now) || p.session.Proof.Proven(now.Add(proofLeft)) {
+			return ""
+		}
+		return p.proofLost(ctx, run)
 	case a == remediate.IsolateNode:
 		return p.finalReadOfAll(ctx, run)
 	}
@@ -322,17 +328,6 @@ func standsOnProof(run remediate.Run, a remediate.Action) bool {
 
 // proofLeft is how long a proof must still last when a write begins: until the first check of the write, and for the read of that check.
 const proofLeft = 2 * writeCheck
-
-// renewProof reads once more if the proof would end before the write is checked for the first time: the API server may carry it out
-// until then. It returns why the host is no longer proven off; a proof that has ended already is for others to refuse. The read has all its
-// time: nothing is under way that an old proof would let go on. // I1
-func (p *powerAccess) renewProof(ctx context.Context, run remediate.Run) string {
-	now := time.Now()
-	if p.session == nil || !p.session.Proof.Proven(now) || p.session.Proof.Proven(now.Add(proofLeft)) {
-		return ""
-	}
-	return p.proofLost(ctx, run)
-}
 
 // finalReadOfAll reads all levels, the run's as well. The next look shows a contradiction to
 // remediate.Next, even if no level answers then. // I26

@@ -133,10 +133,10 @@ func (s *Stop) recordChanged(r state.Cluster) {
 
 // Cluster is what a Stop needs from one cluster.
 type Cluster interface {
-	// Clock returns the API server's clock minus this host's clock, or 0 if the two differ
+	// Skew is the API server's clock minus this host's clock, or 0 if the two differ
 	// by no more than is allowed. seen reports whether the whole cluster was seen recently:
 	// before that, nobody knows whether this host's clock is right.
-	Clock() (skew time.Duration, seen bool)
+	Skew() (skew time.Duration, seen bool)
 	// BeQuiet begins a quiet period at a time. // I16
 	BeQuiet(from time.Time)
 	// Wake makes the cluster decide again at once, because a stop began or ended.
@@ -258,12 +258,20 @@ func (s *Stop) lock(ctx context.Context) error {
 const syncEvery = time.Second // between two looks at the pause file, and two attempts to save
 
 // Run watches the pause file, saves what could not be saved, and ends what is over, until ctx
-// ends.
+// ends. It does not report a failure of the store, because it tries again every second.
 func (s *Stop) Run(ctx context.Context) error {
-	var both sync.WaitGroup
-	both.Go(func() { s.watchFile(ctx) })
-	both.Go(func() { s.runSync(ctx) })
-	both.Wait()
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watchFile(ctx) })
+	live.Every(ctx, syncEvery, nil, func() {
+		s.syncUnsaved(ctx)
+		s.endPauses(ctx)
+		// When the pause file went away is stored, so that the quiet period survives a restart.
+		if _, ended := s.file.look(time.Now()); s.Record(state.AllClusters).ResumedAt.Before(ended) {
+			_ = s.Change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = times.Later(r.ResumedAt, ended.UTC()) })
+		}
+		s.endHolds(ctx)
+	})
+	watching.Wait()
 	return nil
 }
 
@@ -290,20 +298,6 @@ func (s *Stop) watchFile(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// runSync reconciles the stops in memory with the store every second. It does not report a
-// failure, because it tries again.
-func (s *Stop) runSync(ctx context.Context) {
-	live.Every(ctx, syncEvery, nil, func() {
-		s.syncUnsaved(ctx)
-		s.endPauses(ctx)
-		// When the pause file went away is stored, so that the quiet period survives a restart.
-		if _, ended := s.file.look(time.Now()); s.Record(state.AllClusters).ResumedAt.Before(ended) {
-			_ = s.Change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = times.Later(r.ResumedAt, ended.UTC()) })
-		}
-		s.endHolds(ctx)
-	})
 }
 
 // syncUnsaved saves the unsaved stops, and ends those whose time is over.

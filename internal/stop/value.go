@@ -218,7 +218,7 @@ func (s *Stop) EndBy(cluster string) time.Time {
 	own, anySeen := c.own.now(), false
 	end := own
 	for _, each := range c.counting(cluster) {
-		skew, seen := each.Clock()
+		skew, seen := each.Skew()
 		anySeen = anySeen || seen
 		if byServer := time.Now().Add(skew); skew != 0 && byServer.Before(end) {
 			end = byServer
@@ -244,7 +244,7 @@ func (c *clocks) startBy(cluster string) time.Time {
 	now := time.Now()
 	start := now
 	for _, each := range c.counting(cluster) {
-		skew, _ := each.Clock()
+		skew, _ := each.Skew()
 		start = times.Later(start, now.Add(skew))
 	}
 	return start.UTC()
