@@ -142,7 +142,7 @@ func (c *ControlPlane) await(ctx context.Context, p *process, url string, cert *
 			return fmt.Errorf("%s ended while it started (%s)%s", p.name, p.cmd.ProcessState, p.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s to be ready: %w%s", p.name, ctx.Err(), p.tail())
-		case <-time.After(150 * time.Millisecond): // each answer of an API server that is not ready is a hundred checks
+		case <-time.After(300 * time.Millisecond): // each answer of an API server that is not ready is a hundred checks
 		}
 	}
 }
