@@ -89,7 +89,7 @@ func (m *modeReporter) report(opt *Options, armed bool) {
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
 	if files := c.Policies.next.Swap(nil); files != nil {
-		for _, ev := range c.scope.replaceFiles(*files, now) {
+		for _, ev := range c.scope.replaceFiles(*files, now) { // the quiet period of a larger scope begins before the first decision with it // I18
 			c.emit(ev)
 		}
 		c.model.Objects.ReplaceFiles(*files, now)

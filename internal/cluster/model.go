@@ -106,9 +106,8 @@ func (c *Model) applyOpenRuns(now time.Time) {
 	}
 }
 
-// Forget removes the runs that ended before the time ended, and the data that only open
-// runs or times after recent need, or
-// Machines that are gone.
+// Forget removes the runs that ended before the time ended, and the data that only open runs or times after recent need, or Machines that
+// are gone, or controllers of which no Machine is left.
 func (c *Model) Forget(ended, recent time.Time) {
 	defer c.lock()()
 	maps.DeleteFunc(c.Runs.byID, func(_ string, r *remediate.Run) bool { // the checks depend only on open runs

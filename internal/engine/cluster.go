@@ -144,7 +144,7 @@ func (c *clusterParts) emit(ev event.Event) {
 // Wake implements lead.Cluster and hosts.View.
 func (c *clusterParts) Wake() { c.admit.Wake() }
 
-// leadCluster implements lead.Cluster: the cluster for its lead.Lead. // I11
+// leadCluster implements lead.Cluster: the cluster for its lead.Lead. EndLeadership and SlotMismatches are those of its Runs. // I11
 type leadCluster struct {
 	*cluster.Runs
 	*clusterParts
@@ -201,7 +201,7 @@ func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID str
 	return f.Observation.Lease.ResourceVersion, true
 }
 
-// stopCluster implements stop.Cluster: stops apply to the view, to the deciding loop and to each run. // I16
+// stopCluster implements stop.Cluster: stops apply to the view, to the deciding loop and to each run. BeQuiet and Skew are those of its Freshness. // I16
 type stopCluster struct {
 	*admit.Freshness
 	c *clusterParts

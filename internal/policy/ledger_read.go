@@ -22,7 +22,11 @@ func (l *Ledger) Report(now time.Time) Report {
 // Coverage returns what every check and budget selects and allows.
 func (l *Ledger) Coverage(now time.Time) []Coverage {
 	r := l.Report(now)
-	return Cover(r, l.allChecks(), l.reportBudgets(&Report{}), l.tables.nodes)
+	budgets := make([]DisruptionBudget, 0, len(l.budgets)) // in the order of the report
+	for _, b := range l.sortedBudgets() {
+		budgets = append(budgets, *b.budget)
+	}
+	return Cover(r, l.allChecks(), budgets, l.tables.nodes)
 }
 
 // Overview is what a Report shows at a glance: without the targets that are healthy and nothing else, of which it has only the names.
@@ -215,11 +219,15 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 // reportBudgets adds the budgets and their use to a report, and returns them in the same order.
 func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
-	for _, b := range slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) }) {
+	for _, b := range l.sortedBudgets() {
 		budgets = append(budgets, *b.budget)
 		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.tables)))
 	}
 	return budgets
+}
+
+func (l *Ledger) sortedBudgets() []*budgetEntry {
+	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) })
 }
 
 // checkReport is the report of a check with some of its targets. Its counters cover all of them.

@@ -362,7 +362,7 @@ func disputed(node string, a, b *Machine) Doubt {
 
 // mismatch reports that the Node with the name that the Machine gives belongs to
 // another host or another cluster. Whether the UID in the nodeRef is the Node's is
-// part of owns.
+// part of Owns.
 func mismatch(m *Machine, n *Node) Doubt {
 	if m == nil || n == nil || m.ProviderID == "" || n.ProviderID == "" || sameProvider(m.ProviderID, n.ProviderID) {
 		return Doubt{}

@@ -250,7 +250,7 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 	// that has begun one does not say that it was sent. // I9, I10
 	if d.action == remediate.SetPowerLock {
 		if _, err := w.r.opt.Hosts.FindBare(ctx, w.run.Target); err != nil {
-			return d, reason.Sentence(err)
+			return d, cmp.Or(reason.Sentence(err), "its BareMetalHost cannot be found") // an empty text would let it act
 		}
 	}
 	if d.action == remediate.SetPowerLock || d.action == remediate.SendOff {
