@@ -107,6 +107,7 @@ type peerListener struct {
 	helper   string // the socket of fenced-login
 	names    names
 	seats    seats
+	open     sync.WaitGroup // the connections that were let in
 }
 
 // Accept waits for a connection that is let in.
@@ -140,7 +141,8 @@ func (l *peerListener) admit(c net.Conn) (*peerConn, error) {
 		release()
 		return nil, err
 	}
-	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { release(); leave() })}, nil
+	l.open.Add(1)
+	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { release(); leave(); l.open.Done() })}, nil
 }
 
 func (l *peerListener) seat(p Peer) (leave func(), err error) {
@@ -276,6 +278,11 @@ type looks chan struct{}
 func (l looks) begin(ctx context.Context, role wire.Role) (done func(), err error) {
 	if role > wire.Viewer {
 		return func() {}, nil
+	}
+	select { // a free place is taken also while the daemon stops: who was let in is answered
+	case l <- struct{}{}:
+		return func() { <-l }, nil
+	default:
 	}
 	select {
 	case l <- struct{}{}:

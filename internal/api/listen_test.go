@@ -406,12 +406,17 @@ func TestViewersLooksAreFew(t *testing.T) {
 			assert.Equal(t, http.StatusOK, code)
 		})
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // a place that is free is given also while the daemon stops
+		done, err := s.looks.begin(ctx, wire.Viewer)
+		require.NoError(t, err)
+		done()
+	}
 	for range maxViewerLooks {
 		look(viewer)
 		<-d.began
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	_, err := s.looks.begin(ctx, wire.Viewer)
 	require.ErrorIs(t, err, context.Canceled)
 	look(viewer) // waits
@@ -467,4 +472,54 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 		n.peer(100000+uid, 0, now)
 	}
 	assert.LessOrEqual(t, len(n.of), maxNames)
+}
+
+// stopsInAccept stops the server while it lets a connection in.
+type stopsInAccept struct {
+	net.Listener
+	stop   func()
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *stopsInAccept) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.stop()
+		<-l.closed
+		time.Sleep(50 * time.Millisecond) // whoever counts the connections now does not see this one
+	}
+	return c, err
+}
+
+func (l *stopsInAccept) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// A connection that was let in while the socket was closed is answered before the daemon ends: under fenced.socket no call fails in a restart.
+func TestCallerInTheMomentOfAStopIsAnswered(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "s")
+	ctx, stop := context.WithCancel(t.Context())
+	ln := &stopsInAccept{Listener: must.Do(Listen(socket))(t), stop: stop, closed: make(chan struct{})}
+	d := &slowStatus{began: make(chan struct{}), until: make(chan struct{})}
+	stopped, answered := make(chan error, 1), make(chan error, 1)
+	go func() { stopped <- NewServer(d, Roles{}, log.New(t.Output(), "", 0)).Serve(ctx, ln) }()
+	go func() {
+		_, err := New(socket).Status(t.Context())
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		require.NoError(t, err)
+	case <-d.began:
+	}
+	select {
+	case err := <-stopped:
+		t.Error("it has stopped, and a caller waits", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(d.until)
+	require.NoError(t, <-answered)
+	require.NoError(t, <-stopped)
 }

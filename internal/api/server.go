@@ -118,21 +118,27 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			return ctx
 		},
 	}
-	stopped := make(chan error, 1)
-	unhook := context.AfterFunc(ctx, func() {
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		if err := srv.Shutdown(grace); err != nil {
-			stopped <- fmt.Errorf("stop the control socket: %w", errors.Join(err, srv.Close()))
-			return
-		}
-		stopped <- nil
-	})
-	err := srv.Serve(&peerListener{Listener: ln, roles: s.roles, refusals: s.refusals, helper: s.helper, seats: seats{of: map[seatOwner]int{}}})
-	if !unhook() { // the stop has begun: wait for its end
-		return <-stopped
+	in := &peerListener{Listener: ln, roles: s.roles, refusals: s.refusals, helper: s.helper, seats: seats{of: map[seatOwner]int{}}}
+	unhook := context.AfterFunc(ctx, func() { _ = ln.Close() }) // it ends Serve
+	err := srv.Serve(in)
+	if unhook() {
+		return fmt.Errorf("serve the control socket: %w", err)
 	}
-	return fmt.Errorf("serve the control socket: %w", err)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	// Shutdown drops what is read once it has begun, also from a caller who was let in before. So those are answered first: under
+	// fenced.socket nobody else would be asked again.
+	srv.SetKeepAlivesEnabled(false)
+	answered := make(chan struct{})
+	go func() { in.open.Wait(); close(answered) }()
+	select {
+	case <-answered:
+	case <-grace.Done():
+	}
+	if err := srv.Shutdown(grace); err != nil {
+		return fmt.Errorf("stop the control socket: %w", errors.Join(err, srv.Close()))
+	}
+	return nil
 }
 
 // guardRequests handles what the mux does not: unclean paths and slow bodies.
