@@ -226,7 +226,7 @@ const (
 // The wait doubles with each run in a row that ended without an action. It returns nil when
 // enough time has passed.
 func (c *Cluster) backOffGates(a cluster.Candidate, now time.Time) []reason.Gate {
-	ended := c.model.Runs.EndedOn(a.Draft.Target)
+	ended := c.model.Runs.EndedOn(a.Draft.Target, now)
 	if len(ended) == 0 {
 		return nil
 	}

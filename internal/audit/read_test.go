@@ -268,6 +268,17 @@ func TestSelectPassesFilesOver(t *testing.T) {
 	})
 }
 
+// A file whose first entry a clock that was ahead has dated does not end the search: what it wrote when it was right again follows.
+func TestSelectReadsOnBehindATimeToCome(t *testing.T) {
+	path, now := newPath(t), time.Now().UTC()
+	lines, _, err := chain(Head{}, []Entry{{Type: Opened, At: now.AddDate(1, 0, 0)}, {Type: "Action", At: now.Add(-time.Minute)}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, lines, 0o600))
+	seqs, breaks := selected(t, path, Query{Until: now})
+	assert.Empty(t, breaks)
+	assert.Equal(t, []uint64{2}, seqs)
+}
+
 // Whatever is wrong is said where it is, and what is behind it is read.
 func TestSelectTellsBreaks(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -47,7 +47,7 @@ func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time)
 
 // countRuns fills in the facts about runs. key is the label that holds the zone. Both locks are held.
 func (c *Model) countRuns(a Candidate, key string, f *guard.Facts, releasedAt, now time.Time) {
-	c.Runs.history(a, c.Objects.stableUntil[a.Draft.Target.Node], releasedAt).count(f, now)
+	c.Runs.history(a, c.Objects.stableUntil[a.Draft.Target.Node], releasedAt, now).count(f, now)
 	zones := zoneCount{}
 	for _, r := range c.Runs.byID {
 		if !r.Open() {
@@ -244,11 +244,11 @@ type powerCycle struct {
 // of the host. While a check goes through its escalation, the objects of its other templates do not count:
 // their number and their times are those that the author of the check chose, each comes once, and a
 // default of three a day would end an escalation of four. Afterwards all of them count. // I15
-func (rs runs) history(a Candidate, stableUntil, releasedAt time.Time) history {
+func (rs runs) history(a Candidate, stableUntil, releasedAt, now time.Time) history {
 	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
 	for _, r := range rs.byID {
 		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.Draft.Target) {
-			cycle := powerCycle{started: r.Started, ended: r.Ended, open: r.Open(), done: r.Step == remediate.Done}
+			cycle := powerCycle{started: r.Started, ended: rs.endedAt(r, now), open: r.Open(), done: r.Step == remediate.Done}
 			for _, s := range r.Starts() {
 				if s.Acted {
 					cycle.acted = append(cycle.acted, s.At)

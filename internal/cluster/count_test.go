@@ -361,11 +361,31 @@ func TestHostCountsUnderEachOfItsNames(t *testing.T) {
 	assert.Empty(t, f.OpenRun)
 	assert.True(t, a.b.Healthy(draft.Target))
 	assert.Equal(t, []any{1, 1, r.Ended}, []any{f.RunsLastDay, f.FailedRunsInARow, f.LastRunEnded})
-	assert.Len(t, a.b.Runs.EndedOn(draft.Target), 1)
+	assert.Len(t, a.b.Runs.EndedOn(draft.Target, a.now), 1)
 	other := c
 	other.Draft.Target.SystemUUID = "44112233-4455-6677-8899-aabbccddeeff"
 	c = other
 	assert.Zero(t, count().RunsLastDay, "another host")
+}
+
+// An end that a wrong clock dated a year ahead delays the next run of the host from when it was seen, and not for the year; where nobody
+// saw it, from when this instance began to lead. // I15, L4
+func TestEndAtATimeToComeDelaysNoYear(t *testing.T) {
+	begun := remediate.Run{ID: "r-1", Version: 1, Step: remediate.PowerOff, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true,
+		Started: time.Now().Add(-time.Minute), Target: remediate.Target{Cluster: "c", Node: "n"}}
+	ended := begun
+	ended.Step, ended.Ended = remediate.Aborted, time.Now().AddDate(1, 0, 0)
+	for name, before := range map[string]remediate.Run{"seen": begun, "not seen": ended} {
+		a := newAsking(manyLimits())
+		require.NoError(t, a.b.Runs.BeginLeadership([]remediate.Run{before}))
+		a.b.Runs.Put(ended)
+		for _, since := range []time.Duration{0, time.Hour} {
+			f, now := guard.Facts{NeedsHost: true}, time.Now().Add(since)
+			a.b.Count(Candidate{Draft: remediate.Run{ID: "r-2", Strategy: remediate.PowerCycle, Target: begun.Target}}, "", &f, time.Time{}, now)
+			assert.InDelta(t, since, now.Sub(f.LastRunEnded), float64(time.Minute), name)
+			assert.InDelta(t, since, now.Sub(a.b.Runs.EndedOn(begun.Target, now)[0].Ended), float64(time.Minute), name)
+		}
+	}
 }
 
 // Labels find the Nodes that have all of them, with those that a run or another remediator has deleted. What has no Node is

@@ -113,7 +113,7 @@ func (c *Model) Forget(ended, recent time.Time) {
 	maps.DeleteFunc(c.Runs.byID, func(_ string, r *remediate.Run) bool { // the checks depend only on open runs
 		return !r.Open() && r.Ended.Before(ended)
 	})
-	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ bool) bool { return c.Runs.byID[id] == nil })
+	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ time.Time) bool { return c.Runs.byID[id] == nil })
 	machines, controllers := map[string]bool{}, map[controller]bool{}
 	for m := range c.Objects.ledger.Machines() {
 		machines[m.UID], controllers[controllerOf(m.APIVersion, m.Namespace, m.ControllerOwner.UID)] = true, true

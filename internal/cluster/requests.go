@@ -124,7 +124,7 @@ type requestRuns struct {
 	open    map[string]*remediate.Run   // by the Node and by the Machine "namespace/name"
 	done    map[string][]*remediate.Run // by the same: those that have power-cycled or replaced it
 	own     map[string]*remediate.Run   // by the kind and UID of the request: the one that has carried it out, else the newest
-	seenEnd map[string]bool             // see runs
+	seenEnd map[string]time.Time        // see runs
 }
 
 // ofRequests indexes the runs in one pass. Their lock is held.
@@ -186,7 +186,9 @@ func (x requestRuns) of(q *policy.Requested, lost bool) *remediate.Run {
 
 // isSince says whether a run has ended since the lost run of a request, if one is lost: this instance has seen it
 // end. No clock says that: the one that wrote the end, or this one now, may be wrong. // I20
-func (x requestRuns) isSince(done *remediate.Run, lost bool) bool { return !lost || x.seenEnd[done.ID] }
+func (x requestRuns) isSince(done *remediate.Run, lost bool) bool {
+	return !lost || !x.seenEnd[done.ID].IsZero()
+}
 
 // doneFor returns the newest run that has power-cycled or replaced the target of a request since the request was
 // made, or nil. An end to come was written by a clock that was ahead, and says nothing; nor does one by a clock that

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -34,12 +35,14 @@ type runs struct {
 	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
 	// passed the limits, count as in flight, and take their slot themselves: also repairs.
 	resuming, reserved map[string]bool
-	// seenEnd are those that have ended since this instance began to lead.
-	seenEnd map[string]bool
+	// seenEnd says when this instance saw the end of those that have ended since it began to lead, and began when that was. Both
+	// are also by the monotonic clock, which nobody sets.
+	seenEnd map[string]time.Time
+	began   time.Time
 }
 
 func newRuns() runs {
-	return runs{byID: map[string]*remediate.Run{}, repairs: map[string]Repair{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
+	return runs{byID: map[string]*remediate.Run{}, repairs: map[string]Repair{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]time.Time{}}
 }
 
 // CloseAdmission lets no run or request begin in the cluster any more, and no leadership, in which open runs would go
@@ -75,7 +78,7 @@ func (rs *Runs) BeginLeadership(all []remediate.Run) error {
 		return errBeingRemoved()
 	}
 	rs.leads = true
-	rs.byID, rs.seenEnd, rs.changed = mine, map[string]bool{}, true
+	rs.byID, rs.seenEnd, rs.began, rs.changed = mine, map[string]time.Time{}, time.Now(), true
 	return nil
 }
 
@@ -115,7 +118,7 @@ func (rs *Runs) Put(r remediate.Run) {
 	was := rs.byID[r.ID]
 	rs.changed = rs.changed || !openTarget(was).Equal(openTarget(&r)) // few saves change that
 	if rs.leads && was != nil && was.Open() && !r.Open() {
-		rs.seenEnd[r.ID] = true
+		rs.seenEnd[r.ID] = time.Now()
 	}
 	rs.byID[r.ID] = &r
 }
@@ -204,17 +207,28 @@ func (rs *Runs) NewestOn(t remediate.Target) *remediate.Run {
 	return &found
 }
 
-// EndedOn lists the runs on the host of a target that have ended, the newest first.
-func (rs *Runs) EndedOn(t remediate.Target) (list []remediate.Run) {
+// EndedOn lists the runs on the host of a target that have ended, the newest first, each with its endedAt.
+func (rs *Runs) EndedOn(t remediate.Target, now time.Time) (list []remediate.Run) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, r := range rs.byID {
 		if !r.Open() && sameHost(r.Target, t) {
-			list = append(list, *r)
+			ended := *r
+			ended.Ended = rs.endedAt(r, now)
+			list = append(list, ended)
 		}
 	}
 	slices.SortFunc(list, func(a, b remediate.Run) int { return b.Ended.Compare(a.Ended) })
 	return list
+}
+
+// endedAt is when a run has ended; zero: it has not. A time to come was written by a clock that was ahead. Then it is when
+// this instance saw the end, or, if it did not, when it began to lead: the end was no later. // I15
+func (rs runs) endedAt(r *remediate.Run, now time.Time) time.Time {
+	if !r.Ended.After(now) || rs.began.IsZero() {
+		return r.Ended
+	}
+	return now.Add(-now.Sub(cmp.Or(rs.seenEnd[r.ID], rs.began)))
 }
 
 // SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:

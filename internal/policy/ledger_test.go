@@ -159,6 +159,13 @@ func TestLedgerStormEnds(t *testing.T) {
 	require.Equal(t, []reason.Code{reason.Delegated}, w.l.Acting(next)[0].Targets[0].Refusals)
 }
 
+// A cooldown that a clock which was a year ahead began does not last for the year, but begins now.
+func TestCooldownToComeBeginsNow(t *testing.T) {
+	next, quiet := Storm{Active: true, CooldownSince: ledgerEpoch.AddDate(1, 0, 0)}.next(true, 5*time.Minute, ledgerEpoch)
+	require.Equal(t, Storm{Active: true, CooldownSince: ledgerEpoch}, next)
+	require.Equal(t, ledgerEpoch.Add(5*time.Minute), quiet)
+}
+
 // The report about one target has what other targets mean for it: the first of them takes the place
 // that a budget has left, and the turn of the control plane. // I12
 func TestActingOnOneTargetCountsTheOthers(t *testing.T) {

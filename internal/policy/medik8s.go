@@ -256,7 +256,7 @@ func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next S
 		return Storm{Active: true}, time.Time{}
 	case !s.Active:
 		return Storm{}, time.Time{}
-	case s.CooldownSince.IsZero():
+	case s.CooldownSince.IsZero(), s.CooldownSince.After(now): // a time to come was written by a clock that was ahead
 		s.CooldownSince = now
 	}
 	quiet = s.CooldownSince.Add(cooldown)

@@ -318,6 +318,22 @@ func TestRenewedUntil(t *testing.T) {
 	assert.True(t, RenewedUntil(nil, Lease{}, noon).IsZero())
 }
 
+// The longest timeout that can be written ends in the future. One that seems to have ended would be due again at once, and keep the daemon busy
+// with nothing else; and it is no negative number of seconds, also from a time to come on, which a kubelet may write.
+func TestLongestTimeoutEndsInTheFuture(t *testing.T) {
+	for name, since := range map[string]time.Time{"long ago": ledgerEpoch.Add(-time.Hour), "to come": latestTime} {
+		p, n := nodePolicy(), silentNode("n")
+		p.Conditions[0].Timeout = math.MaxInt64
+		n.Conditions = ConditionsOf([]Condition{{Type: "Ready", Status: "Unknown", LastTransition: since}})
+		l := ledgerWith(Rules{}, put(p), put(n))
+		assert.True(t, l.Next.After(ledgerEpoch), "%s: %s", name, l.Next)
+		r := l.Report(ledgerEpoch)
+		assert.Equal(t, Pending, r.Checks[0].Targets[0].Verdict, name)
+		assert.Positive(t, r.Checks[0].Targets[0].RecheckAfterSeconds, name)
+		assert.Positive(t, r.Checks[0].RecheckAfterSeconds, name)
+	}
+}
+
 // The longest timeout that can be written is no negative number of seconds.
 func TestLongestTimeoutInSeconds(t *testing.T) {
 	assert.Equal(t, int(math.MaxInt64/time.Second)+1, wholeSeconds(math.MaxInt64))

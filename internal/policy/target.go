@@ -316,10 +316,10 @@ func (t *TargetReport) waitAtMost(due, now time.Time) {
 	}
 }
 
-// recheck is a wait in whole seconds, rounded as the upstream controllers do:
+// recheck is a wait in whole seconds. Rounded up, the one until a deadline is as long as with the upstream controllers:
 // timeout - elapsed + 1 s.
 func recheck(due, now time.Time) int {
-	return int((due.Sub(now) - 1 + time.Second) / time.Second)
+	return wholeSeconds(due.Sub(now))
 }
 
 // expired reports whether a timeout is over: strictly after its instant. A zero
@@ -330,7 +330,7 @@ func expired(since time.Time, timeout time.Duration, now time.Time) bool {
 
 // deadline is the first instant at which expired is true.
 func deadline(since time.Time, timeout time.Duration) time.Time {
-	return since.Add(timeout + 1)
+	return since.Add(timeout).Add(1) // not timeout + 1, which may be more than there are
 }
 
 // wholeSeconds rounds up to seconds.

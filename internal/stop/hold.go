@@ -172,6 +172,7 @@ func (s *Stop) Quarantine(ctx context.Context, cluster, name, why string, now ti
 	stored := false
 	err := s.changeHold(ctx, about, true, func(old *state.Hold) bool {
 		stored = !holdOf(*old).active(now)
+		h.ReleasedAt = old.ReleasedAt // of an earlier one: the runs before it do not count
 		*old = h
 		return stored
 	})

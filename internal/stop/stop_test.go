@@ -153,3 +153,18 @@ func TestReleaseAtATimeToComeSaysNothing(t *testing.T) {
 		s.ReleasedAt("c", "n-1"), s.ReleasedAt("c", "n-2"), s.ReleasedAt("c", "n-3"), s.ReleasedAt("c", "n-2", "n-1"),
 	})
 }
+
+// A new quarantine does not count the runs again that a person let pass with an earlier release: they would delay the next run of the host. // I15
+func TestQuarantineKeepsTheReleaseBeforeIt(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	s := must.Do(New(t.Context(), Options{Store: store, Emit: func(event.Event) {}}))(t)
+	s.Quarantine(t.Context(), "c", "n-1", "3 runs", time.Now())
+	must.Do(s.Release(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "fan replaced"}))(t)
+	released := s.ReleasedAt("c", "n-1")
+	require.NotZero(t, released)
+	s.Quarantine(t.Context(), "c", "n-1", "3 runs more", time.Now())
+	why, _ := s.Quarantined("c", "n-1")
+	assert.Contains(t, why, "3 runs more")
+	assert.Equal(t, released, s.ReleasedAt("c", "n-1"))
+}

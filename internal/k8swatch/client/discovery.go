@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -62,8 +63,29 @@ const discoveryFor = 2 * time.Second
 
 // discovery caches what one API server answered about its API groups.
 type discovery struct {
+	reads *SharedReads // one read of a group for all who ask at once
+
 	mu     sync.Mutex
 	groups map[string]groupAnswer
+}
+
+// known returns the answer about a group, if it is not too old.
+func (d *discovery) known(group string) (a groupAnswer, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok = d.groups[group]
+	return a, ok && time.Since(a.at) < discoveryFor
+}
+
+// keep caches an answer, in the place of those that are too old: whoever writes checks can name other groups all the time.
+func (d *discovery) keep(group string, a groupAnswer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.groups, func(_ string, old groupAnswer) bool { return time.Since(old.at) >= discoveryFor })
+	if d.groups == nil {
+		d.groups = map[string]groupAnswer{}
+	}
+	d.groups[group] = a
 }
 
 type groupAnswer struct {
@@ -112,20 +134,20 @@ func (s *Server) Find(ctx context.Context, want Resource) (schema.GroupVersionRe
 	return schema.GroupVersionResource{}, fmt.Errorf("%s is served at %s only, which this version of fenced does not read", at[0].GroupResource(), at[0].Version)
 }
 
-// discover returns the versions and kinds of an API group.
+// discover returns the versions and kinds of an API group. A group may be that of an API server of its own, which hangs.
 func (s *Server) discover(ctx context.Context, group string) groupAnswer {
-	s.discovery.mu.Lock()
-	defer s.discovery.mu.Unlock()
-	if a, ok := s.discovery.groups[group]; ok && time.Since(a.at) < discoveryFor {
+	if a, ok := s.discovery.known(group); ok {
 		return a
 	}
-	if s.discovery.groups == nil {
-		s.discovery.groups = map[string]groupAnswer{}
-	}
-	a := s.API().discover(ctx, group)
-	a.at = time.Now()
-	if ctx.Err() == nil { // the end of one caller's ctx is no answer for the others
-		s.discovery.groups[group] = a
+	a, err := ReadShared(ctx, s.discovery.reads, group, func(ctx context.Context) (groupAnswer, error) {
+		a := s.API().discover(ctx, group)
+		if a.at = time.Now(); !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for it any more, and it is no answer
+			s.discovery.keep(group, a)
+		}
+		return a, nil
+	})
+	if err != nil {
+		a.err = fmt.Errorf("read the versions of %s: %w", group, err)
 	}
 	return a
 }

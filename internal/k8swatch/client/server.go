@@ -30,7 +30,7 @@ type Server struct {
 
 // NewServer is a server that is not connected yet. guard checks the kubeconfig before each reading; nil refuses none.
 func NewServer(name, kubeconfig string, apart bool, guard func(path string) error, log *zap.Logger) *Server {
-	return &Server{Name: name, Kubeconfig: kubeconfig, apart: apart, guard: guard, Log: log.With(zap.String("api", name))}
+	return &Server{Name: name, Kubeconfig: kubeconfig, apart: apart, guard: guard, Log: log.With(zap.String("api", name)), discovery: discovery{reads: NewSharedReads()}}
 }
 
 // API returns the current connections.
