@@ -91,32 +91,6 @@ func TestRackWithoutPower(t *testing.T) {
 	}
 }
 
-// A host that no power cycle has helped is repaired days later: its Node gets back what it had.
-func TestHostRepairedAfterTheLastAttempt(t *testing.T) {
-	t.Parallel()
-	check := scene.Metal("2s")
-	check.NodeStartupTimeout = "20s"
-	s := onStandIn(t, scene.Options{
-		Workers: []scene.Spec{{Name: "broken", Protocol: scene.IPMI, Orphan: true}, {Name: "healthy", Protocol: scene.IPMI}},
-		Checks:  []rig.Check{check},
-		Set:     []string{"guards.maxAttempts=1", "power.nodeReadyTimeout=20s"},
-	})
-	ctx := within(t)
-	must.Do(s.StartDaemon(ctx))(t)
-	w := s.Worker("broken")
-	w.Kubelet.Hang()
-	w.Break()
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
-	assert.Equal(t, "AttemptsExhausted", r.Reason)
-	require.True(t, w.BMC.Power())
-
-	w.Repair()
-	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
 // awaitWhole waits until a host runs, its Node is Ready with all that it wore, and no run of it is open.
 func awaitWhole(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
