@@ -354,33 +354,24 @@ func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
 	})
 }
 
-// While the store cannot be read, nobody knows whether a run is open: nothing is removed. // I20
+// While the store cannot be read, nobody knows whether a run is open: no cluster is removed, and none is added. A reload that does
+// neither does not wait for the store: a wrong guard or a log level can be corrected while an etcd has no quorum. // I20
 func TestClusterIsNotRemovedWithoutTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
+		a, b, c := newFleet("a", 5, "x"), newFleet("b", 5, "x"), newFleet("c", 5, "x")
 		unread := &unreadStore{failingStore: store}
-		g := startGrowing(t, unread, 0, a, b)
+		g := startGrowing(t, unread, 0, a, b, c)
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(time.Minute)
 		unread.down.Store(true)
+		require.NoError(t, g.change(nil))
+		require.ErrorContains(t, g.change([]string{"c"}), "load runs")
 		require.ErrorContains(t, g.change(nil, "b"), "load runs")
+		assert.Equal(t, []string{"a", "b"}, g.names())
 		unread.down.Store(false)
 		b.fail(1)
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, 1, b.offs(), "it is guarded as before")
-	})
-}
-
-// A reload that adds and removes no cluster does not wait for the store: a wrong guard or a log level can
-// be corrected while an etcd has no quorum.
-func TestReloadWithoutAChangeOfClustersNeedsNoStore(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-		unread := &unreadStore{failingStore: store}
-		g := startGrowing(t, unread, 0, newFleet("a", 5, "x"), newFleet("b", 5, "x"))
-		unread.down.Store(true)
-		require.NoError(t, g.change(nil))
-		require.ErrorContains(t, g.change([]string{"b"}), "load runs")
-		assert.Equal(t, []string{"a"}, g.names())
 	})
 }
 

@@ -114,43 +114,46 @@ func TestRunWhoseCheckIsInARefusedFileWaits(t *testing.T) {
 	})
 }
 
+// The run begins with the look that admitted it. // I14
 func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
+		before := -1 // looks before the Machine was handed over
+		w.OnLook(func(looks int) {
+			if w.HandedOver() == 0 {
+				before = looks
+			}
+		})
 		e := running(t, w, store, nil)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(5 * time.Minute)
 		stands(t, e, remediate.Reprovisioned)
 		assert.Equal(t, 1, w.HandedOver())
+		assert.Equal(t, 1, before)
 		assert.Empty(t, w.Deprovisioned(), "the owner deletes it")
 		assert.Empty(t, w.Commands())
 		assert.Zero(t, w.Isolations())
 	})
 }
 
-// A Machine that no controller owns is not handed over: nobody would replace it. // I14
-func TestMachineWithoutAnOwnerIsNotHandedOver(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		handOver(w)
-		w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
-		e := running(t, w, store, nil)
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.HandedOver())
-		gate(t, e, reason.NoController)
-	})
-}
-
-// While the manager of the API family is alive, fenced does not mark the Machine. // I22
-func TestMachineIsNotMarkedWhileItsManagerIsAlive(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		handOver(w)
-		w.setContested(remediate.Yes)
-		e := running(t, w, store, nil)
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.HandedOver())
-		gate(t, e, reason.Contested)
-	})
+// A Machine that no controller owns is not handed over, for nobody would replace it, nor is one while the manager of its API family
+// is alive. // I14, I22
+func TestMachineIsNotHandedOver(t *testing.T) {
+	for code, change := range map[reason.Code]func(*world){
+		reason.NoController: func(w *world) {
+			w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
+		},
+		reason.Contested: func(w *world) { w.setContested(remediate.Yes) },
+	} {
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			handOver(w)
+			change(w)
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.Zero(t, w.HandedOver())
+			gate(t, e, code)
+		})
+	}
 }
 
 func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {

@@ -65,19 +65,6 @@ func TestNodeLockOfMedik8sIsWaitedFor(t *testing.T) { // I22
 	})
 }
 
-// What a look has found is not asked again: without medik8s there is nothing to take.
-func TestNoNodeLockIsAskedForWithoutMedik8s(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		asked := 0
-		e := running(t, w, store, withLock(func(context.Context, remediate.Run) error {
-			asked++
-			return nil
-		}))
-		require.Eventually(t, func() bool { return len(e.Runs("c")) == 1 && only(t, e).Step == remediate.Done }, time.Hour, time.Second)
-		assert.Zero(t, asked)
-	})
-}
-
 // lockKube changes how the API server answers LockNode.
 type lockKube struct {
 	engine.Kube

@@ -80,25 +80,6 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 	})
 }
 
-// A pause before the Node is isolated rolls the power-off back. // I23
-func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
-		time.Sleep(untilOff)
-		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		accepted(t)(e.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "stop"}))
-		time.Sleep(time.Minute)
-		stands(t, e, remediate.Aborted, "Paused")
-		assert.Zero(t, w.Isolations())
-		assert.True(t, w.On())
-		stop()
-
-		e = running(t, w, store, nil)
-		time.Sleep(5 * time.Minute)
-		assert.Len(t, e.Runs("c"), 1, "the pause survives a restart")
-	})
-}
-
 func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const quietPeriod = 5 * time.Minute

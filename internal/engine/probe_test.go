@@ -335,24 +335,6 @@ func TestHealthCheckDecidesNothing(t *testing.T) {
 	})
 }
 
-// A run that only replaces a Machine begins with the look that admitted it.
-func TestMachineIsReplacedByTheLookThatAdmittedIt(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ofClusterAPI()
-		before := -1 // looks before the Machine was handed over
-		w.OnLook(func(looks int) {
-			if w.HandedOver() == 0 {
-				before = looks
-			}
-		})
-		e := running(t, w, store, nil)
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, 1, w.HandedOver())
-		assert.Equal(t, 1, before)
-		assert.Len(t, e.Runs("c"), 1)
-	})
-}
-
 // What became of a deletion is not asked at once: other Machines may still have to be deleted.
 func TestDeletedMachineIsLookedAtAMomentLater(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -314,12 +314,13 @@ func TestChecksBeyondTheLimitAreNotEvaluated(t *testing.T) { // I18
 // What the documents say. The administrator's are not limited.
 func TestThousandChecksOfANamespace(t *testing.T) { // I18
 	l := NewLedger(Rules{})
+	var all []Change
 	for i := range 1002 {
-		l.Apply(ledgerEpoch, put(named("tenant", fmt.Sprintf("c-%04d", i))))
 		p := nodePolicy()
 		p.Name = fmt.Sprintf("p-%04d", i)
-		l.Apply(ledgerEpoch, put(p))
+		all = append(all, put(named("tenant", fmt.Sprintf("c-%04d", i))), put(p))
 	}
+	l.Apply(ledgerEpoch, all...) // at once: after each one all checks would be asked anew
 	assert.Len(t, seatedIn(t, l, "tenant"), 1000)
 	assert.Len(t, seatedIn(t, l, ""), 1002)
 }

@@ -23,68 +23,56 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
-// The owner is killed while a host is off: the other one, over the same etcd, goes on
-// with that very run. Started again, the killed one leaves the cluster where it is.
-func TestOwnerKilledInMidRun(t *testing.T) {
+// The owner stands still, with a proof in its memory, until another one has taken over, and then goes on: it finds that nothing is
+// its any more. Then the new owner is killed while a host is off: the first one, over the same etcd, goes on with that very run.
+// Started again, the killed one leaves the cluster where it is. // I19
+func TestOwnerFrozenThenKilledInMidRun(t *testing.T) {
 	t.Parallel()
-	s := onStandIn(t, twoWorkers())
+	s := onStandIn(t, threeWorkers())
 	_, shared := shareEtcd(t, s)
 	ctx := within(t)
-	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
-	w := s.Worker("halfway")
+	first, second, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
+	w, later := s.Worker("halfway"), s.Worker("later")
 	hang(ctx, t, s, w)
 	awaitOff(t, w)
-	run := owner.openRun(ctx, t, w)
-	owner.Kill()
+	require.NoError(t, syscall.Kill(first.PID(), syscall.SIGSTOP))
 	requireNoDeletion(t, s, w)
-
-	done := other.awaitDone(ctx, t, w)
-	assert.Equal(t, run.ID, done.ID, "it is the same run")
+	taken := second.awaitCluster(ctx, t, "it owns the cluster", func(c wire.ClusterStatus) bool { return c.Owner })
+	require.NoError(t, syscall.Kill(first.PID(), syscall.SIGCONT))
+	assert.Greater(t, taken.Epoch, before.Epoch)
+	first.awaitCluster(ctx, t, "the other one acts", func(c wire.ClusterStatus) bool { return c.OwnerName == second.name && !c.Owner })
+	second.awaitDone(ctx, t, w)
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	now := other.awaitCluster(ctx, t, "it acts", acting)
-	assert.Equal(t, other.name, now.OwnerName)
-	assert.Greater(t, now.Epoch, before.Epoch)
-	text, exit := other.fencectl(ctx, t, "status")
+	first.awaitDone(ctx, t, w) // it sees what the other one did
+	offs, ons := switched(t, w)
+	assert.Equal(t, []int{1, 1}, []int{offs, ons}, "off once and on once, whoever was awake")
+
+	hang(ctx, t, s, later)
+	awaitOff(t, later)
+	run := second.openRun(ctx, t, later)
+	second.Kill()
+	requireNoDeletion(t, s, later)
+	done := first.awaitDone(ctx, t, later)
+	assert.Equal(t, run.ID, done.ID, "it is the same run")
+	requireBack(ctx, t, s, later)
+	requireOneDeletion(t, s, later)
+	now := first.awaitCluster(ctx, t, "it acts", acting)
+	assert.Equal(t, first.name, now.OwnerName)
+	assert.Greater(t, now.Epoch, taken.Epoch)
+	text, exit := first.fencectl(ctx, t, "status")
 	assert.Zero(t, exit, text)
 	assert.Contains(t, text, strconv.FormatUint(now.Epoch, 10))
 
-	again := owner.start()
-	is := again.awaitCluster(ctx, t, "the other one acts, and it sees the Nodes", func(c wire.ClusterStatus) bool { return c.OwnerName == other.name && c.Nodes == 2 })
+	again := second.start()
+	is := again.awaitCluster(ctx, t, "the other one acts, and it sees the Nodes", func(c wire.ClusterStatus) bool { return c.OwnerName == first.name && c.Nodes == 3 })
 	assert.False(t, is.Owner)
 	assert.Equal(t, now.Epoch, is.Epoch)
 	text, _ = again.fencectl(ctx, t, "status")
-	assert.Contains(t, text, other.name)
+	assert.Contains(t, text, first.name)
 	text, exit = again.fencectl(ctx, t, "fence", "healthy", "--reason", "test", "--yes")
 	assert.Equal(t, 3, exit, text)
-	assert.Contains(t, text, other.name, "orders are given there")
-	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
-// The owner stands still, with a proof in its memory, until another one has taken
-// over, and then goes on: it finds that nothing is its any more. // I19
-func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
-	t.Parallel()
-	s := onStandIn(t, twoWorkers())
-	_, shared := shareEtcd(t, s)
-	ctx := within(t)
-	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
-	w := s.Worker("halfway")
-	hang(ctx, t, s, w)
-	awaitOff(t, w)
-	require.NoError(t, syscall.Kill(owner.PID(), syscall.SIGSTOP))
-	requireNoDeletion(t, s, w)
-	now := other.awaitCluster(ctx, t, "it owns the cluster", func(c wire.ClusterStatus) bool { return c.Owner })
-	require.NoError(t, syscall.Kill(owner.PID(), syscall.SIGCONT))
-	assert.Greater(t, now.Epoch, before.Epoch)
-
-	owner.awaitCluster(ctx, t, "the other one acts", func(c wire.ClusterStatus) bool { return c.OwnerName == other.name && !c.Owner })
-	other.awaitDone(ctx, t, w)
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	owner.awaitDone(ctx, t, w) // it sees what the other one did
-	offs, ons := switched(t, w)
-	assert.Equal(t, []int{1, 1}, []int{offs, ons}, "off once and on once, whoever was awake")
+	assert.Contains(t, text, first.name, "orders are given there")
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
@@ -92,9 +80,7 @@ func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
 // the host stays off on record, and comes back with the quorum. // I19, I20
 func TestEtcdQuorumLostInMidRun(t *testing.T) {
 	t.Parallel()
-	o := twoWorkers()
-	o.Workers = append(o.Workers, scene.Spec{Name: "later", Protocol: scene.IPMI})
-	s := onStandIn(t, o)
+	s := onStandIn(t, threeWorkers())
 	etcd, shared := shareEtcd(t, s)
 	ctx := within(t)
 	only := launchPeer(t, s, "one", shared...)
@@ -140,10 +126,12 @@ func TestEtcdQuorumLostInMidRun(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
-// twoWorkers are one that a test hangs, and one that nothing happens to. There are 12 s
+// threeWorkers are two that a test hangs, one after the other, and one that nothing happens to. There are 12 s
 // between Off and its proof, in which a test can break something.
-func twoWorkers() scene.Options {
-	return scene.Options{Set: []string{"power.offReadSpacing=12s"}, Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}}
+func threeWorkers() scene.Options {
+	return scene.Options{Set: []string{"power.offReadSpacing=12s"}, Workers: []scene.Spec{
+		{Name: "halfway", Protocol: scene.IPMI}, {Name: "later", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI},
+	}}
 }
 
 // answerTime is how long a daemon may take to answer, whatever its store does.

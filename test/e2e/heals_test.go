@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -88,32 +91,6 @@ func TestRackWithoutPower(t *testing.T) {
 	}
 }
 
-// A host that no power cycle has helped is repaired days later: its Node gets back what it had.
-func TestHostRepairedAfterTheLastAttempt(t *testing.T) {
-	t.Parallel()
-	check := scene.Metal("2s")
-	check.NodeStartupTimeout = "20s"
-	s := onStandIn(t, scene.Options{
-		Workers: []scene.Spec{{Name: "broken", Protocol: scene.IPMI, Orphan: true}, {Name: "healthy", Protocol: scene.IPMI}},
-		Checks:  []rig.Check{check},
-		Set:     []string{"guards.maxAttempts=1", "power.nodeReadyTimeout=20s"},
-	})
-	ctx := within(t)
-	must.Do(s.StartDaemon(ctx))(t)
-	w := s.Worker("broken")
-	w.Kubelet.Hang()
-	w.Break()
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
-	assert.Equal(t, "AttemptsExhausted", r.Reason)
-	require.True(t, w.BMC.Power())
-
-	w.Repair()
-	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
 // awaitWhole waits until a host runs, its Node is Ready with all that it wore, and no run of it is open.
 func awaitWhole(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
@@ -148,22 +125,22 @@ func watch(ctx context.Context, t *testing.T, f func()) {
 }
 
 // Nobody is called for what heals: a BMC that is silent for 90 s right after the Off, a password that
-// is mended in the Secret, and a right that is taken away and given back. No order is given. // L5
+// is mended in the Secret, and the right to delete Nodes, which is taken away and given back. No order is given. // L5
 func TestWhatHealsEndsByItself(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{
 		Workers: []scene.Spec{
-			{Name: "silent", Protocol: scene.IPMI}, {Name: "password", Protocol: scene.Redfish, Metal3: true},
+			{Name: "silent", Protocol: scene.IPMI}, {Name: "password", Protocol: scene.Redfish, Metal3: true}, {Name: "forbidden", Protocol: scene.IPMI},
 			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
 		},
 		Checks: []rig.Check{scene.Metal("2s")},
-		Set:    []string{"power.offDeadline=15s", "power.retryInterval=5s"},
+		Set:    []string{"power.offDeadline=15s", "power.apiTimeout=10s", "power.retryInterval=5s"},
 		// A run that waits brings the host back. It goes on before the host has booted.
 		BootDelay: 20 * time.Second,
 	})
 	ctx := within(t)
 	must.Do(s.StartDaemon(ctx))(t)
-	silent, password := s.Worker("silent"), s.Worker("password")
+	silent, password, forbidden := s.Worker("silent"), s.Worker("password"), s.Worker("forbidden")
 
 	silent.Kubelet.Hang()
 	awaitOff(t, silent)
@@ -183,65 +160,49 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 	awaitRun(ctx, t, s, password.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, password)
 
-	time.Sleep(time.Until(hung.Add(90 * time.Second))) // the other story took a part of it
+	giveBack := withhold(ctx, t, s, "fenced", map[string]string{"nodes": "delete"})
+	forbidden.Kubelet.Hang()
+	r = awaitRun(ctx, t, s, forbidden.Name, result(wire.ResultWaiting))
+	assert.Contains(t, []string{"APIForbidden", "IsolationFailed"}, r.Reason)
+	require.Eventually(t, forbidden.BMC.Power, patience, 100*time.Millisecond, "the host is brought back")
+	must.Do(s.Cluster.WaitNode(ctx, forbidden.Name, scene.IsReady))(t)
+	forbidden.Kubelet.Hang() // otherwise the run would end: the host works
+	offs := goBMC(t, forbidden).Counts().Off
+	time.Sleep(20 * time.Second)
+	assert.Equal(t, offs, goBMC(t, forbidden).Counts().Off, "the host is not switched off in vain")
+	assert.True(t, forbidden.BMC.Power())
+	giveBack()
+
+	time.Sleep(time.Until(hung.Add(90 * time.Second))) // the other stories took a part of it
 	awaitRun(ctx, t, s, silent.Name, result(wire.ResultWaiting))
 	requireNoDeletion(t, s, silent)
 	require.NoError(t, goBMC(t, silent).Hang(false))
-	awaitRun(ctx, t, s, silent.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, silent)
-	requireOneDeletion(t, s, silent)
+	for _, w := range []*scene.Worker{silent, forbidden} {
+		awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
+		requireBack(ctx, t, s, w)
+		requireOneDeletion(t, s, w)
+	}
 	untouched(ctx, t, s, s.Worker("healthy-1"))
 }
 
-// Without the right to delete Nodes a run waits, and does not switch the host off again and
-// again. Once the right is back it goes on. // L5
-func TestRightThatIsGivenBack(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{
-		Workers: []scene.Spec{
-			{Name: "forbidden", Protocol: scene.IPMI}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
-		},
-		Checks: []rig.Check{scene.Metal("2s")},
-		Set:    []string{"power.apiTimeout=10s", "power.retryInterval=2s"},
-	})
-	ctx := within(t)
-	giveBack := forbidDeletion(ctx, t, s)
-	must.Do(s.StartDaemon(ctx))(t)
-	w := s.Worker("forbidden")
-	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
-	assert.Contains(t, []string{"APIForbidden", "IsolationFailed"}, r.Reason)
-	require.Eventually(t, w.BMC.Power, patience, 100*time.Millisecond, "the host is brought back")
-	must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
-	w.Kubelet.Hang() // otherwise the run would end: the host works
-	offs := goBMC(t, w).Counts().Off
-	time.Sleep(20 * time.Second)
-	assert.Equal(t, offs, goBMC(t, w).Counts().Off, "the host is not switched off in vain")
-	assert.True(t, w.BMC.Power())
-
-	giveBack()
-	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-}
-
-// forbidDeletion takes the right to delete Nodes from fenced, and returns what gives it back.
-func forbidDeletion(ctx context.Context, t *testing.T, s *scene.Scene) (giveBack func()) {
+// withhold takes verbs on resources, separated by spaces, from a role of fenced, and returns what gives them back.
+func withhold(ctx context.Context, t *testing.T, s *scene.Scene, role string, taken map[string]string) (giveBack func()) {
 	t.Helper()
 	roles := s.Cluster.Client().RbacV1().ClusterRoles()
-	role := must.Do(roles.Get(ctx, "fenced", metav1.GetOptions{}))(t)
-	all := role.DeepCopy()
-	for i := range role.Rules {
-		for _, kind := range role.Rules[i].Resources {
-			if kind == "nodes" {
-				role.Rules[i].Verbs = []string{"get", "list", "watch", "patch"}
+	r := must.Do(roles.Get(ctx, role, metav1.GetOptions{}))(t)
+	all := r.DeepCopy().Rules
+	for i := range r.Rules {
+		for resource, verbs := range taken {
+			if rule := &r.Rules[i]; slices.Contains(rule.Resources, resource) {
+				rule.Verbs = slices.DeleteFunc(rule.Verbs, func(v string) bool { return slices.Contains(strings.Fields(verbs), v) })
 			}
 		}
 	}
-	must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
+	r.Rules = slices.DeleteFunc(r.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Verbs) == 0 })
+	must.Do(roles.Update(ctx, r, metav1.UpdateOptions{}))(t)
 	return func() {
-		now := must.Do(roles.Get(ctx, "fenced", metav1.GetOptions{}))(t)
-		now.Rules = all.Rules
+		now := must.Do(roles.Get(ctx, role, metav1.GetOptions{}))(t)
+		now.Rules = all
 		must.Do(roles.Update(ctx, now, metav1.UpdateOptions{}))(t)
 	}
 }

@@ -319,7 +319,7 @@ func TestPrometheusSeesFenced(t *testing.T) {
 		require.Eventually(t, func() bool { return prometheus{"http://" + target}.get(ctx, path, nil, nil) == nil }, patience, 200*time.Millisecond, path)
 	}
 	well, silent, refused := s.Worker("well"), s.Worker("silent"), s.Worker("refused")
-	giveBack := forbidDeletion(ctx, t, s) // so that an action fails, and is tried again
+	giveBack := withhold(ctx, t, s, "fenced", map[string]string{"nodes": "delete"}) // so that an action fails, and is tried again
 	well.Kubelet.Hang()
 	require.Eventually(t, func() bool { return prom.series(ctx, t, "fenced_failures_total > 0", since) > 0 }, patience, time.Second)
 	giveBack()

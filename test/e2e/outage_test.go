@@ -46,14 +46,23 @@ func TestTermInMidRun(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
-// The API server goes away while the host is off and the Node still stands. The
-// host is powered on again without it, and nothing is deleted when it is back.
+// The API server goes away while a host is off and its Node still stands. The host is powered on again without it, and nothing
+// is deleted when it is back. The three stories share a control plane, each with a host and a daemon of its own.
 func TestAPIServerLostWhileOff(t *testing.T) {
 	t.Parallel()
+	s := set(t, scene.Options{
+		Set: []string{"power.offDeadline=20s"},
+		Workers: []scene.Spec{
+			{Name: "step-1", Protocol: scene.Redfish}, {Name: "step-2", Protocol: scene.Redfish}, {Name: "paused", Protocol: scene.IPMI},
+			{Name: "healthy", Protocol: scene.IPMI},
+		},
+	})
+	const givesUpSoon = "FENCED_POWER_APITIMEOUT=10s"
+	programs := must.Do(builds())(t)
 	t.Run("during step 1", func(t *testing.T) {
-		t.Parallel()
-		s, w := outageScene(t)
-		must.Do(s.StartDaemon(t.Context()))(t)
+		w := s.Worker("step-1")
+		d := must.Do(s.Launch(programs.Fenced, givesUpSoon))(t)
+		defer d.Kill()
 		w.Kubelet.Hang()
 		awaitOff(t, w)
 		s.Cluster.StopAPIServer()
@@ -61,27 +70,35 @@ func TestAPIServerLostWhileOff(t *testing.T) {
 	})
 	// Here fenced itself dies too, right after it saved that step 2 begins.
 	t.Run("between steps 1 and 2", func(t *testing.T) {
-		t.Parallel()
-		s, w := outageScene(t)
-		programs := must.Do(builds())(t)
-		d := must.Do(s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode")))(t)
+		w := s.Worker("step-2")
+		d := must.Do(s.Launch(programs.Failpoints, givesUpSoon, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode")))(t)
 		w.Kubelet.Hang()
 		must.Do(d.Wait(within(t)))(t)
 		require.True(t, d.Killed())
 		require.False(t, w.BMC.Power())
 		s.Cluster.StopAPIServer()
-		must.Do(s.StartDaemon(t.Context()))(t)
+		d = must.Do(s.Launch(programs.Fenced, givesUpSoon))(t)
+		defer d.Kill()
 		requireAbortedOnceBack(t, s, w)
 	})
-}
-
-func outageScene(t *testing.T) (*scene.Scene, *scene.Worker) {
-	t.Helper()
-	s := set(t, scene.Options{
-		Set:     []string{"power.apiTimeout=10s", "power.offDeadline=20s"},
-		Workers: []scene.Spec{{Name: "cut-off", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}},
+	// It hangs, and people pause: long before the run gives the API up, its host is back On. // I23
+	t.Run("paused while it hangs", func(t *testing.T) {
+		ctx := within(t)
+		w := s.Worker("paused")
+		d := must.Do(s.Launch(programs.Fenced))(t)
+		defer d.Kill()
+		w.Kubelet.Hang()
+		switchedOff(ctx, t, s, w)
+		require.NoError(t, s.Cluster.FreezeAPIServer())
+		require.NoError(t, os.WriteFile(pauseFile(s), nil, 0o600))
+		require.Eventually(t, w.BMC.Power, patience, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
+		require.NoError(t, s.Cluster.ThawAPIServer())
+		r := awaitRun(ctx, t, s, w.Name, result(wire.ResultAborted))
+		assert.Equal(t, "Paused", r.Reason)
+		must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
+		untouched(ctx, t, s, w)
+		untouched(ctx, t, s, s.Worker("healthy"))
 	})
-	return s, s.Worker("cut-off")
 }
 
 func awaitOff(t *testing.T, w *scene.Worker) {

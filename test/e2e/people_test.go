@@ -86,27 +86,6 @@ func TestPeopleStopRuns(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
-// The file pauses without the API server, which hangs: long before the run gives the
-// API up, its host is back On. // I23
-func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "paused", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t)
-	must.Do(s.StartDaemon(ctx))(t)
-	w := s.Worker("paused")
-	w.Kubelet.Hang()
-	switchedOff(ctx, t, s, w)
-	require.NoError(t, s.Cluster.FreezeAPIServer())
-	require.NoError(t, os.WriteFile(pauseFile(s), nil, 0o600))
-	require.Eventually(t, w.BMC.Power, patience, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
-	require.NoError(t, s.Cluster.ThawAPIServer())
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultAborted))
-	assert.Equal(t, "Paused", r.Reason)
-	must.Do(s.Cluster.WaitNode(ctx, w.Name, scene.IsReady))(t)
-	untouched(ctx, t, s, w)
-	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
 func pauseFile(s *scene.Scene) string { return filepath.Join(filepath.Dir(s.Config()), "paused") }
 
 // fencectl runs a verb and checks its exit status.

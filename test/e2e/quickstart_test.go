@@ -154,16 +154,31 @@ func withoutRights(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
 	require.NoError(t, rbac.Roles(metav1.NamespaceSystem).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 }
 
-// The quick start of a plain cluster: its very commands, against a real control plane.
-func TestQuickStartPlain(t *testing.T) {
+// A cluster without Machines, on which one beginner follows another, who has taken back the rights that he granted.
+func TestQuickStartWithoutMachines(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}, {Name: "worker-2"}}})
-	ctx := within(t)
-	withoutRights(ctx, t, s.Cluster)
-	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil, "192.0.2.11", s.Worker("worker-1").IPMIAddress())
-	require.Contains(t, b.follow(ctx, "plain"), "worker-1 would be fenced")
-	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "list nodes": true, "get secrets -A": false, "list secrets -A": false, "delete pods -A": false, "patch machines.cluster.x-k8s.io -A": false})
-	b.removeRights(ctx)
+	withoutRights(within(t), t, s.Cluster)
+	t.Run("a tenant has the namespace", func(t *testing.T) { initTakesNoNamespaceOfATenant(t, s) })
+	// The quick start of a plain cluster: its very commands, against a real control plane.
+	t.Run("plain", func(t *testing.T) {
+		ctx := within(t)
+		b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil, "192.0.2.11", s.Worker("worker-1").IPMIAddress())
+		require.Contains(t, b.follow(ctx, "plain"), "worker-1 would be fenced")
+		b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "list nodes": true, "get secrets -A": false, "list secrets -A": false, "delete pods -A": false, "patch machines.cluster.x-k8s.io -A": false})
+		b.removeRights(ctx)
+		b.dropNamespace(ctx)
+	})
+	// The kubeconfig is on a server and names 127.0.0.1, and kubectl is there, too. The API server of the test
+	// is no k3s, so that it is one is a matter of internal/setup.
+	t.Run("k3s", func(t *testing.T) {
+		ctx := within(t)
+		b := settle(t, s, map[string]string{"remote/etc/rancher/k3s/k3s.yaml": admin(t, s.Cluster)}, nil,
+			"192.0.2.11", s.Worker("worker-1").IPMIAddress(), "https://192.0.2.10:6443", s.Cluster.URL(), "s/127.0.0.1/192.0.2.10/", "s/127.0.0.1/127.0.0.1/",
+			" /etc/rancher", " etc/rancher")
+		require.Contains(t, b.follow(ctx, "k3s-rke2"), "worker-1 would be fenced")
+		require.NoFileExists(t, b.dir+"/remote/prod.kubeconfig", "its token does not expire")
+	})
 }
 
 // OpenShift on bare metal, with its controllers alive and a check of its own on one worker: init says
@@ -173,9 +188,10 @@ func TestQuickStartOpenShift(t *testing.T) {
 	s := set(t, scene.Options{Checks: []rig.Check{}, CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.ClusterVersions}, Workers: []scene.Spec{
 		{Name: "worker-1", Protocol: scene.IPMI, Metal3: true, Pool: "racks"}, {Name: "theirs", Protocol: scene.IPMI, Metal3: true}}})
 	ctx := within(t)
+	withoutRights(ctx, t, s.Cluster)
+	t.Run("without the right to look", func(t *testing.T) { initSaysWhatItDidNotSee(t, s) })
 	stockOpenShift(ctx, t, s)
 	require.NoError(t, s.Management.Apply(ctx, documented(t, "openshift")))
-	withoutRights(ctx, t, s.Cluster)
 	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, []string{"bmcNetworks=127.0.0.0/8"})
 	require.Contains(t, b.follow(ctx, "openshift"), "worker-1 would be fenced")
 
@@ -206,25 +222,10 @@ func TestQuickStartClusterAPI(t *testing.T) {
 	b.requireRights(ctx, "prod-management.kubeconfig", map[string]bool{"delete nodes": false, "list nodes": false, "get secrets -A": false, "get secrets -n openshift-machine-api": true, "list machines.cluster.x-k8s.io -A": true})
 }
 
-// k3s: the kubeconfig is on a server and names 127.0.0.1, and kubectl is there, too. The API server of the test
-// is no k3s, so that it is one is a matter of internal/setup.
-func TestQuickStartK3s(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}}})
-	ctx := within(t)
-	withoutRights(ctx, t, s.Cluster)
-	b := settle(t, s, map[string]string{"remote/etc/rancher/k3s/k3s.yaml": admin(t, s.Cluster)}, nil,
-		"192.0.2.11", s.Worker("worker-1").IPMIAddress(), "https://192.0.2.10:6443", s.Cluster.URL(), "s/127.0.0.1/192.0.2.10/", "s/127.0.0.1/127.0.0.1/",
-		" /etc/rancher", " etc/rancher")
-	require.Contains(t, b.follow(ctx, "k3s-rke2"), "worker-1 would be fenced")
-	require.NoFileExists(t, b.dir+"/remote/prod.kubeconfig", "its token does not expire")
-}
-
 // With a kubeconfig that may not list everything, init says what it did not see and why it matters, and still writes
 // files that the daemon takes. A second init leaves them alone.
-func TestInitSaysWhatItDidNotSee(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "worker-1"}}})
+func initSaysWhatItDidNotSee(t *testing.T, s *scene.Scene) {
+	t.Helper()
 	ctx := within(t)
 	require.NoError(t, s.Cluster.Apply(ctx, []byte(`apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -251,6 +252,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: a-beginner}]
 		said, exit = b.run(ctx, c)
 		require.Zero(t, exit, "%s: %s", c, said)
 	}
+	b.removeRights(ctx)
+	b.dropNamespace(ctx)
 }
 
 // requireRights asks the API server what the kubeconfig of fenced may do.
@@ -284,6 +287,17 @@ func (b *beginner) removeRights(ctx context.Context) {
 	}, patience, time.Second, "the kubeconfig of fenced is refused (401)")
 }
 
+// dropNamespace deletes the namespace of fenced, which a script makes and the manifest does not name.
+func (b *beginner) dropNamespace(ctx context.Context) {
+	b.t.Helper()
+	namespaces := b.scene.Cluster.Client().CoreV1().Namespaces()
+	require.NoError(b.t, namespaces.Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	require.Eventually(b.t, func() bool {
+		_, err := namespaces.Get(ctx, "fenced", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, patience, 100*time.Millisecond, "the namespace is gone")
+}
+
 // looked is what init -o json says.
 type looked struct {
 	setup.Survey
@@ -313,11 +327,9 @@ func nodeNamed(t *testing.T, r looked, name string) setup.Node {
 // A tenant who made the namespace fenced first, with every mark that a person could look for, and who waits there for
 // the token of fenced, gets nothing: neither init nor its script takes that namespace. One that the script made is known when it
 // runs again.
-func TestInitTakesNoNamespaceOfATenant(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1"}}})
+func initTakesNoNamespaceOfATenant(t *testing.T, s *scene.Scene) {
+	t.Helper()
 	ctx := within(t)
-	withoutRights(ctx, t, s.Cluster)
 	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil)
 	said, exit := b.run(ctx, "sudo fencectl init --kubeconfig admin.conf")
 	require.Zero(t, exit, said)
@@ -347,15 +359,13 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 	require.Zero(t, exit, said)
 	said, exit = mint()
 	require.Zero(t, exit, said)
-	require.NoError(t, s.Cluster.Client().CoreV1().Namespaces().Delete(ctx, "fenced", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool {
-		_, err := s.Cluster.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	}, patience, 100*time.Millisecond, "the namespace is gone")
+	b.dropNamespace(ctx)
 	for range 2 {
 		said, exit = mint()
 		require.Zero(t, exit, said)
 	}
 	said, exit = b.run(ctx, "sudo fencectl init --kubeconfig admin.conf --force")
 	require.Zero(t, exit, said)
+	b.removeRights(ctx)
+	b.dropNamespace(ctx)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -249,13 +248,15 @@ func machineObject(ctx context.Context, t *testing.T, s *scene.Scene, name strin
 var nodeCourse = []string{"Normal RemediationStarted", "Normal HostPoweredOff", "Normal NodeDeleted", "Normal HostPoweredOn", "Normal NodeRegistered", "Normal RemediationFinished"}
 
 // Who describes the Node, its Machine or the check sees the whole course of a fence, and why
-// a held Node is not fenced.
+// a held Node is not fenced. Without the right to write Events, and the right to mark, everything is
+// fenced as well, and the journal names what is missing, once.
 func TestEventsTellOfAFence(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
-		{Name: "hung", Protocol: scene.IPMI}, {Name: "held", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI},
+		{Name: "untold", Protocol: scene.IPMI}, {Name: "hung", Protocol: scene.IPMI}, {Name: "held", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
+	fenceWithoutTheRightToTell(ctx, t, s)
 	must.Do(s.StartDaemon(ctx))(t)
 	fencectl(ctx, t, s, 0, "hold", "held", "--reason", "its disk is being replaced")
 	s.Worker("held").Kubelet.Hang()
@@ -279,25 +280,13 @@ func TestEventsTellOfAFence(t *testing.T) {
 	assert.Contains(t, list.Items[0].Message, "its disk is being replaced")
 }
 
-// Without the right to write Events, and the right to mark, everything is fenced as before,
-// and the journal names what is missing, once.
-func TestFenceWithoutTheRightToTell(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t)
-	roles := s.Cluster.Client().RbacV1().ClusterRoles()
-	for _, name := range []string{"fenced", "fenced-management"} {
-		role := must.Do(roles.Get(ctx, name, metav1.GetOptions{}))(t)
-		for i, r := range role.Rules {
-			if slices.Contains(r.Resources, "machines") {
-				role.Rules[i].Verbs = slices.DeleteFunc(r.Verbs, func(v string) bool { return v == "patch" })
-			}
-		}
-		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") || len(r.Verbs) == 0 })
-		must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
-	}
-	must.Do(s.StartDaemon(ctx))(t)
-	w := s.Worker("hung")
+// fenceWithoutTheRightToTell fences a host with a daemon of its own, and gives the rights back.
+func fenceWithoutTheRightToTell(ctx context.Context, t *testing.T, s *scene.Scene) {
+	t.Helper()
+	telling := map[string]string{"events": "create patch", "machines": "patch"}
+	workload, management := withhold(ctx, t, s, "fenced", telling), withhold(ctx, t, s, "fenced-management", telling)
+	d := must.Do(s.StartDaemon(ctx))(t)
+	w := s.Worker("untold")
 	w.Kubelet.Hang()
 	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
@@ -306,6 +295,9 @@ func TestFenceWithoutTheRightToTell(t *testing.T) {
 	for _, once := range []string{"Kubernetes Events cannot be written", "mark what is being remediated"} {
 		assert.Equal(t, 1, strings.Count(s.LogTail(100000), once), once)
 	}
+	must.Do(d.Terminate(ctx))(t)
+	workload()
+	management()
 }
 
 // marksOf are fenced's marks among annotations: run, step and instance.

@@ -151,7 +151,6 @@ type mains struct {
 
 	mu        sync.Mutex
 	cut, dead bool // the mains, and the BMC whatever its mains
-	broken    bool // no kubelet starts, whatever the power
 }
 
 // wire connects a worker to its outlets.
@@ -226,18 +225,6 @@ func (w *Worker) RestoreMains(on bool) error {
 	return nil
 }
 
-// Break keeps the host from booting until Repair, although it can be switched on.
-func (w *Worker) Break() { w.setBroken(true) }
-
-// Repair ends Break. A host that is on boots then.
-func (w *Worker) Repair() { w.setBroken(false) }
-
-func (w *Worker) setBroken(broken bool) {
-	w.mains.mu.Lock()
-	defer w.mains.mu.Unlock()
-	w.mains.broken = broken
-}
-
 // mute changes the state of a BMC's mains, and silences the BMC accordingly.
 func (w *Worker) mute(change func(*mains)) {
 	w.mains.mu.Lock()
@@ -255,7 +242,5 @@ func (w *Worker) On() bool { return w.BMC.Power() && w.mains.fed() }
 // power is On in the form that a simulated kubelet needs.
 func (w *Worker) power(ctx context.Context) (bool, error) {
 	on, err := w.BMC.Source(ctx)
-	w.mains.mu.Lock()
-	defer w.mains.mu.Unlock()
-	return on && w.mains.fed() && !w.mains.broken, err
+	return on && w.mains.fed(), err
 }
