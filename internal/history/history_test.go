@@ -112,6 +112,15 @@ func TestRunsOfTheState(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "does not have 2 runs that the state has")
 }
 
+// A run that waits because fenced only observes by then, and is aborted, fenced nobody.
+func TestWaitingRunThatIsAborted(t *testing.T) {
+	for end, outcome := range map[string]string{"Aborted": wire.OutcomeRecovered, "PowerOff": wire.OutcomeFenced} {
+		r := reported(day, Now{}, began(-1440), entry(0, event.Started, run("r-1"), step("PowerOff")), entry(1, event.Stepped, run("r-1"), step("Waiting"), why("BMCUnreachable")),
+			entry(2, event.Refused, run("r-1"), why("Observing")), entry(10, event.Stepped, run("r-1"), step(end)))
+		assert.Equal(t, map[string]int{outcome: 1}, r.Would.ByOutcome, end)
+	}
+}
+
 // What would have been fenced, and what became of it.
 func TestWouldHaveFenced(t *testing.T) {
 	seen := why("Observing")

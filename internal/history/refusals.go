@@ -94,14 +94,18 @@ func (rs *refusals) started(e audit.Entry) {
 	}
 }
 
-// stepped takes in that a run goes on, or has ended: it waits for nothing any more.
+// stepped takes in that a run goes on, or has ended: it waits for nothing any more. One that is aborted meanwhile fenced nobody.
 func (rs *refusals) stepped(e audit.Entry) {
-	if remediate.Step(e.Step).Idle() {
+	step, outcome := remediate.Step(e.Step), wire.OutcomeFenced
+	switch {
+	case step.Idle():
 		return
+	case step == remediate.Aborted:
+		outcome = wire.OutcomeRecovered
 	}
 	for _, k := range slices.Clone(rs.asking[pairOf(&e).target()]) {
 		if k.run == e.Run && k.run != "" {
-			rs.endPair(k, e.At, wire.OutcomeFenced)
+			rs.endPair(k, e.At, outcome)
 		}
 	}
 }
