@@ -337,6 +337,29 @@ func TestHistoryIsLimited(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "There was too much at the same time")
 }
 
+// What is kept of runs that have ended is limited too, and no run of the state counts again because its ID is forgotten.
+func TestEndedRunsAreLimited(t *testing.T) {
+	h := New(day)
+	const many = 3*maxKeys + 1
+	for i := range many {
+		id, m := fmt.Sprint("r-", i), float64(i)/1e3
+		h.Add(entry(m, event.Refused, of(id), why("Observing")))
+		h.Add(entry(m, event.RefusalEnded, of(id), why("Observing")))
+		h.Add(entry(m, event.Started, run(id), of(id), step("PowerOff")))
+		h.Add(entry(m+float64(1+i%2), event.Stepped, run(id), of(id), step("Done")))
+	}
+	assert.LessOrEqual(t, len(h.runs.known)+len(h.runs.knownBefore), 2*maxKeys)
+	assert.LessOrEqual(t, len(h.runs.samples[phaseRun].list), 2*maxKeys)
+	assert.LessOrEqual(t, len(h.refusals.took.list), 2*maxKeys)
+	r := h.Report(Now{Runs: []wire.RunRecord{{ID: "r-0", Cluster: "prod", Started: at(0), Ended: at(1)}, {ID: fmt.Sprint("r-", many-1), Cluster: "prod", Started: at((many - 1) / 1e3), Ended: at(99)}}})
+	assert.Equal(t, many, r.Fenced.Count)
+	assert.Zero(t, r.Evidence.RunsOfState)
+	assert.Equal(t, many, r.Would.Recovery.Count)
+	run := r.Phases[len(r.Phases)-1]
+	assert.Equal(t, many, run.Count)
+	assert.InDelta(t, 120, run.MaxSeconds, 0.001)
+}
+
 // BenchmarkMillionEntries reports a log of a million entries, as fenced reads it: 2000 Nodes, of which each is refused and recovers, or
 // is fenced, again and again.
 func BenchmarkMillionEntries(b *testing.B) {
