@@ -29,6 +29,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -311,6 +312,14 @@ func TestReloadRefusesTemplatesThatAreNotWatched(t *testing.T) {
 		require.ErrorContains(t, err, c.Source+": the NodeHealthCheck "+c.Name+" names a template of the kind BTemplate of a.example/v1")
 		require.ErrorContains(t, err, "restart it instead")
 	}
+}
+
+// A cluster that a reload removes watches nothing any more: a check that names no cluster is for the one that stays.
+func TestReloadAsksNothingOfAClusterThatItRemoves(t *testing.T) {
+	check := policy.Check{Kind: policy.NodeHealthCheckKind, Name: "n", Template: &policy.Template{APIVersion: "a.example/v1", Kind: "ATemplate"}}
+	r := reloader{built: map[string][]policy.Check{"prod": {check}, "lab": nil}}
+	next := config.Config{Clusters: []config.Cluster{{Name: "prod"}}}
+	assert.NoError(t, r.unwatchedTemplates(next, manifest.Policies{Checks: []policy.Check{check}}))
 }
 
 // Requests for Nodes are on the workload API, and those for Machines may be on a separate management API: that the kind is watched on one of

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // beatTime is how long the loops that decide may be silent: systemd's watchdog has the same
@@ -132,7 +133,7 @@ func (n *notifier) status(clusters []engine.ClusterStatus) {
 		words += "; the last reload was refused: fencectl status says why"
 	}
 	if old := n.words.Swap(words); old != words {
-		n.send("STATUS=" + words)
+		n.send("STATUS=" + wire.Visible(words)) // an end of line in what an API server answers would begin another variable
 	}
 }
 

@@ -82,6 +82,19 @@ func TestNotReadyNamesEachCluster(t *testing.T) {
 		notReady([]engine.ClusterStatus{{Name: "a", ViewBad: "secret.example: refused"}, {Name: "b", Idle: "nobody owns it"}, {Name: "c"}, {Name: "d", FilesRefused: "secret.yaml:1"}}))
 }
 
+// What an API server answers is text of STATUS alone: systemd reads each line of a notification as a variable.
+func TestStatusIsOneLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	systemd := must.Do(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
+	defer systemd.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	(&notifier{log: zap.NewNop()}).status([]engine.ClusterStatus{{Name: "prod", ViewBad: "watch Node: no\nWATCHDOG=trigger"}})
+	got := make([]byte, 4096)
+	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(10*time.Second)))
+	n := must.Do(systemd.Read(got))(t)
+	assert.Equal(t, `STATUS=0 nodes watched, 0 runs in flight, 0 waiting, 0 held; prod: watch Node: no\nWATCHDOG=trigger`, string(got[:n]))
+}
+
 // TestStatusWordsTellOfEachCluster: one that is fine, or that is meant to be observed, does not hide another that is not seen.
 func TestStatusWordsTellOfEachCluster(t *testing.T) {
 	assert.Equal(t, "0 nodes watched, 0 runs in flight, 0 waiting, 0 held; prod: the API does not answer; lab only observes",

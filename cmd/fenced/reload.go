@@ -221,6 +221,9 @@ func (r *reloader) recordBuilt(cluster string) {
 func (r *reloader) unwatchedTemplates(next config.Config, policies manifest.Policies) error {
 	var errs []error
 	for name, built := range r.built {
+		if !slices.Contains(next.ClusterNames(), name) {
+			continue
+		}
 		apart := slices.ContainsFunc(r.running.Clusters, func(c config.Cluster) bool { return c.Name == name && c.Management.Kubeconfig != "" })
 		errs = append(errs, unwatchedTemplates(built, checksOf(policies.Checks, name, len(next.Clusters)), apart))
 	}

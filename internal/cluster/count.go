@@ -260,7 +260,7 @@ func (rs runs) history(a Candidate, stableUntil, releasedAt, now time.Time) hist
 	for _, p := range rs.repairs {
 		for _, t := range p.Tries {
 			if sameHost(p.Target, a.Draft.Target) && !p.isStep(t, a) {
-				h.powerCycles = append(h.powerCycles, powerCycle{t.Started, t.Ended, []time.Time{t.Started}, t.Open, t.Done})
+				h.powerCycles = append(h.powerCycles, powerCycle{t.Started, rs.noLaterThanSeen(t.Ended, p.seenEnd, now), []time.Time{t.Started}, t.Open, t.Done})
 			}
 		}
 	}

@@ -388,6 +388,29 @@ func TestEndAtATimeToComeDelaysNoYear(t *testing.T) {
 	}
 }
 
+// The same is so for what another remediator was asked: the end that counts is the one that was seen last. // I15, L4
+func TestRequestThatEndsAtATimeToComeDelaysNoYear(t *testing.T) {
+	aYear := time.Now().AddDate(1, 0, 0)
+	p := Repair{ID: "9", Stored: true, Target: remediate.Target{Cluster: "c", Node: "n"}, Tries: []Try{{Attempt: policy.Attempt{Started: time.Now().Add(-time.Minute)}, Open: true}}}
+	gone := p
+	gone.Tries = []Try{{Attempt: p.Tries[0].Attempt, Gone: true, Ended: aYear}}
+	for name, before := range map[string]Repair{"seen": p, "not seen": gone} {
+		a := newAsking(manyLimits())
+		require.NoError(t, a.b.Runs.BeginLeadership(nil))
+		a.b.Runs.SetRepairs([]Repair{before})
+		if name == "seen" {
+			a.b.Runs.began = time.Now().Add(-24 * time.Hour)
+		}
+		a.b.Runs.PutRepair(gone)
+		a.b.Runs.PutRepair(gone) // another save of the same end
+		for _, since := range []time.Duration{0, time.Hour} {
+			f, now := guard.Facts{NeedsHost: true}, time.Now().Add(since)
+			a.b.Count(Candidate{Draft: remediate.Run{ID: "r-2", Strategy: remediate.PowerCycle, Target: p.Target}}, "", &f, time.Time{}, now)
+			assert.InDelta(t, since, now.Sub(f.LastRunEnded), float64(time.Minute), name)
+		}
+	}
+}
+
 // Labels find the Nodes that have all of them, with those that a run or another remediator has deleted. What has no Node is
 // listed apart: nobody knows its labels.
 func TestNodesWithLabels(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Runs holds the runs of one cluster, including ended ones, and what other remediators were asked. A method needs no
@@ -222,13 +223,18 @@ func (rs *Runs) EndedOn(t remediate.Target, now time.Time) (list []remediate.Run
 	return list
 }
 
-// endedAt is when a run has ended; zero: it has not. A time to come was written by a clock that was ahead. Then it is when
-// this instance saw the end, or, if it did not, when it began to lead: the end was no later. // I15
+// endedAt is when a run has ended; zero: it has not. // I15
 func (rs runs) endedAt(r *remediate.Run, now time.Time) time.Time {
-	if !r.Ended.After(now) || rs.began.IsZero() {
-		return r.Ended
+	return rs.noLaterThanSeen(r.Ended, rs.seenEnd[r.ID], now)
+}
+
+// noLaterThanSeen returns an end. A time to come was written by a clock that was ahead. Then it is when this instance saw the end,
+// or, if it did not, when it began to lead: the end was no later. // I15
+func (rs runs) noLaterThanSeen(ended, seen, now time.Time) time.Time {
+	if !ended.After(now) || rs.began.IsZero() {
+		return ended
 	}
-	return now.Add(-now.Sub(cmp.Or(rs.seenEnd[r.ID], rs.began)))
+	return now.Add(-now.Sub(cmp.Or(seen, rs.began)))
 }
 
 // SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:
@@ -382,6 +388,16 @@ type Repair struct {
 	NodeLabels                map[string]string
 	NodeNames                 remediate.NodeNames
 	Tries                     []Try // the newest last
+	// seenEnd says when this instance saw that the newest end of the tries changed, also by the monotonic clock.
+	seenEnd time.Time
+}
+
+// lastEnd is the newest end of the tries.
+func (p *Repair) lastEnd() (last time.Time) {
+	for _, t := range p.Tries {
+		last = times.Later(last, t.Ended)
+	}
+	return last
 }
 
 // Try is one request to another remediator.
@@ -435,17 +451,28 @@ func (p *Repair) isStep(t Try, a Candidate) bool {
 func (rs *Runs) SetRepairs(all []Repair) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	before := rs.repairs
 	rs.repairs, rs.changed = map[string]Repair{}, true
 	for _, p := range all {
-		rs.repairs[p.ID] = p
+		rs.repairs[p.ID] = p.after(before)
 	}
+}
+
+// after returns a repair with its seenEnd. before are those that were known.
+func (p Repair) after(before map[string]Repair) Repair {
+	if was, known := before[p.ID]; known {
+		if p.seenEnd = was.seenEnd; !p.lastEnd().Equal(was.lastEnd()) {
+			p.seenEnd = time.Now()
+		}
+	}
+	return p
 }
 
 // PutRepair adds or replaces a repair.
 func (rs *Runs) PutRepair(p Repair) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.repairs[p.ID], rs.changed = p, true
+	rs.repairs[p.ID], rs.changed = p.after(rs.repairs), true
 }
 
 // DropRepair removes a repair.
@@ -464,7 +491,7 @@ func (c *Model) ReserveRepair(a Candidate, p Repair, slots int, releasedAt, now 
 	if err := c.mayBegin(a, slots, releasedAt, now); err != nil {
 		return err
 	}
-	c.Runs.repairs[p.ID], c.Runs.changed, c.Runs.reserved[p.ID] = p, true, true
+	c.Runs.repairs[p.ID], c.Runs.changed, c.Runs.reserved[p.ID] = p.after(c.Runs.repairs), true, true
 	return nil
 }
 

@@ -348,7 +348,8 @@ func (b Bucket) Next(starts []time.Time, now time.Time) time.Time {
 		return now
 	}
 	every := (time.Hour + time.Duration(b.PerHour) - 1) / time.Duration(b.PerHour) // rounded up, so never faster than PerHour
-	full := time.Duration(max(1, b.Burst)) * every
+	burst := min(max(1, b.Burst), len(starts)+1)                                   // a bucket that all starts together do not empty is large enough
+	full := time.Duration(burst) * every
 	counted := make([]time.Time, 0, len(starts))
 	for _, s := range starts {
 		counted = append(counted, times.Earlier(s, now))

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -331,6 +332,14 @@ func TestBucket(t *testing.T) {
 		})
 	}
 	assert.Equal(t, epoch, guard.Bucket{Burst: 1}.Next(at(0, 0, 0), epoch), "no limit")
+}
+
+// A limit that somebody has lifted with a large number is none: the bucket is as large, and does not overflow. // I11
+func TestBucketOfAnyBurst(t *testing.T) {
+	for _, burst := range []int{3, 1_000_000_000, math.MaxInt} {
+		b := guard.Bucket{Burst: burst, PerHour: 30}
+		assert.False(t, b.Next([]time.Time{epoch, epoch}, epoch).After(epoch), "burst %d", burst)
+	}
 }
 
 // TestLawBucket: whoever starts as often as he may, over a clock that is set back now

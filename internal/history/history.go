@@ -62,7 +62,7 @@ type History struct {
 func New(p Period) *History {
 	return &History{
 		period: p, evidence: evidence{period: p}, modes: modes{period: p, open: map[string]openMode{}},
-		runs:     runs{period: p, open: map[string]*openRun{}, known: map[string]bool{}, byResult: map[string]int{}, samples: map[string][]time.Duration{}},
+		runs:     runs{period: p, open: map[string]*openRun{}, known: map[string]bool{}, byResult: map[string]int{}, samples: map[string]*durations{}},
 		refusals: newRefusals(p), bmcs: newSpans(p), limits: newSpans(p),
 	}
 }
@@ -150,14 +150,16 @@ func deviceIn(message string) string {
 
 // runs follows the runs that began in the period.
 type runs struct {
-	period   Period
-	open     map[string]*openRun
-	known    map[string]bool // the IDs of all that began in the period
-	count    int
-	byResult map[string]int // of those that have ended
-	ended    newest[wire.PeriodRun]
-	dropped  int
-	samples  map[string][]time.Duration // by phase
+	period Period
+	open   map[string]*openRun
+	// known and knownBefore are the IDs of the newest that began in the period, all of those that began at knownSince or later.
+	known, knownBefore  map[string]bool
+	knownSince, rotated time.Time // rotated is when the first of known began
+	count               int
+	byResult            map[string]int // of those that have ended
+	ended               newest[wire.PeriodRun]
+	dropped             int
+	samples             map[string]*durations // by phase
 }
 
 // openRun is a run, and since when it is in its step.
@@ -168,7 +170,7 @@ type openRun struct {
 }
 
 func (rs *runs) start(e audit.Entry) {
-	if !rs.period.has(e.At) || rs.known[e.Run] {
+	if !rs.period.has(e.At) || rs.knows(e.Run) {
 		return
 	}
 	if len(rs.open) >= maxOpen {
@@ -180,13 +182,27 @@ func (rs *runs) start(e audit.Entry) {
 	if e.Check == "" {
 		r.By = "a person"
 	}
-	rs.open[e.Run], rs.known[e.Run] = r, true
+	rs.open[e.Run] = r
+	rs.remember(e.Run, e.At)
 	rs.count++
 	if text, found := strings.CutPrefix(e.Inputs, "unhealthySince="); found {
 		if since, err := time.Parse(time.RFC3339, text); err == nil {
 			rs.sample(phaseDetection, e.At.Sub(since))
 		}
 	}
+}
+
+func (rs *runs) knows(id string) bool { return rs.known[id] || rs.knownBefore[id] }
+
+// remember takes in the ID of a run. Once there are maxKeys new ones, it forgets those before them.
+func (rs *runs) remember(id string, began time.Time) {
+	if len(rs.known) >= maxKeys {
+		rs.known, rs.knownBefore, rs.knownSince, rs.rotated = map[string]bool{}, rs.known, rs.rotated, began
+	}
+	if rs.rotated.IsZero() {
+		rs.rotated = began
+	}
+	rs.known[id] = true
 }
 
 // step takes in that a run entered a step. A stay counts as a phase if the run went on from it, and neither waited nor was Held.
@@ -231,9 +247,13 @@ func (rs *runs) act(e audit.Entry) {
 }
 
 func (rs *runs) sample(phase string, took time.Duration) {
-	if took >= 0 {
-		rs.samples[phase] = append(rs.samples[phase], took)
+	if took < 0 {
+		return
 	}
+	if rs.samples[phase] == nil {
+		rs.samples[phase] = &durations{}
+	}
+	rs.samples[phase].add(took)
 }
 
 // addStored takes in the runs of the state: they say who ordered a run and what proved it, and some are in no log.
@@ -248,9 +268,8 @@ func (rs *runs) addStored(list []wire.RunRecord) (onlyThere int) {
 		if len(r.OffReads) == 2 {
 			rs.sample(phaseProof, r.OffReads[1].At.Sub(r.OffReads[0].At))
 		}
-		if !rs.known[r.ID] {
+		if !rs.knows(r.ID) && !r.Started.Before(rs.knownSince) {
 			onlyThere++
-			rs.known[r.ID] = true
 			rs.addUnlogged(r)
 		}
 	}

@@ -112,6 +112,15 @@ func TestRunsOfTheState(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "does not have 2 runs that the state has")
 }
 
+// A run that waits because fenced only observes by then, and is aborted, fenced nobody.
+func TestWaitingRunThatIsAborted(t *testing.T) {
+	for end, outcome := range map[string]string{"Aborted": wire.OutcomeRecovered, "PowerOff": wire.OutcomeFenced} {
+		r := reported(day, Now{}, began(-1440), entry(0, event.Started, run("r-1"), step("PowerOff")), entry(1, event.Stepped, run("r-1"), step("Waiting"), why("BMCUnreachable")),
+			entry(2, event.Refused, run("r-1"), why("Observing")), entry(10, event.Stepped, run("r-1"), step(end)))
+		assert.Equal(t, map[string]int{outcome: 1}, r.Would.ByOutcome, end)
+	}
+}
+
 // What would have been fenced, and what became of it.
 func TestWouldHaveFenced(t *testing.T) {
 	seen := why("Observing")
@@ -326,6 +335,29 @@ func TestHistoryIsLimited(t *testing.T) {
 	assert.Equal(t, maxOpen, r.Fenced.Count, "what is not followed is not counted, and said")
 	assert.Positive(t, r.Evidence.Dropped)
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "There was too much at the same time")
+}
+
+// What is kept of runs that have ended is limited too, and no run of the state counts again because its ID is forgotten.
+func TestEndedRunsAreLimited(t *testing.T) {
+	h := New(day)
+	const many = 3*maxKeys + 1
+	for i := range many {
+		id, m := fmt.Sprint("r-", i), float64(i)/1e3
+		h.Add(entry(m, event.Refused, of(id), why("Observing")))
+		h.Add(entry(m, event.RefusalEnded, of(id), why("Observing")))
+		h.Add(entry(m, event.Started, run(id), of(id), step("PowerOff")))
+		h.Add(entry(m+float64(1+i%2), event.Stepped, run(id), of(id), step("Done")))
+	}
+	assert.LessOrEqual(t, len(h.runs.known)+len(h.runs.knownBefore), 2*maxKeys)
+	assert.LessOrEqual(t, len(h.runs.samples[phaseRun].list), 2*maxKeys)
+	assert.LessOrEqual(t, len(h.refusals.took.list), 2*maxKeys)
+	r := h.Report(Now{Runs: []wire.RunRecord{{ID: "r-0", Cluster: "prod", Started: at(0), Ended: at(1)}, {ID: fmt.Sprint("r-", many-1), Cluster: "prod", Started: at((many - 1) / 1e3), Ended: at(99)}}})
+	assert.Equal(t, many, r.Fenced.Count)
+	assert.Zero(t, r.Evidence.RunsOfState)
+	assert.Equal(t, many, r.Would.Recovery.Count)
+	run := r.Phases[len(r.Phases)-1]
+	assert.Equal(t, many, run.Count)
+	assert.InDelta(t, 120, run.MaxSeconds, 0.001)
 }
 
 // BenchmarkMillionEntries reports a log of a million entries, as fenced reads it: 2000 Nodes, of which each is refused and recovers, or

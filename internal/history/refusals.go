@@ -36,7 +36,7 @@ type refusals struct {
 	count   int
 	outcome map[string]int
 	targets map[target]bool
-	took    []time.Duration // of those that recovered
+	took    durations // of those that recovered
 	dropped int
 }
 
@@ -94,14 +94,18 @@ func (rs *refusals) started(e audit.Entry) {
 	}
 }
 
-// stepped takes in that a run goes on, or has ended: it waits for nothing any more.
+// stepped takes in that a run goes on, or has ended: it waits for nothing any more. One that is aborted meanwhile fenced nobody.
 func (rs *refusals) stepped(e audit.Entry) {
-	if remediate.Step(e.Step).Idle() {
+	step, outcome := remediate.Step(e.Step), wire.OutcomeFenced
+	switch {
+	case step.Idle():
 		return
+	case step == remediate.Aborted:
+		outcome = wire.OutcomeRecovered
 	}
 	for _, k := range slices.Clone(rs.asking[pairOf(&e).target()]) {
 		if k.run == e.Run && k.run != "" {
-			rs.endPair(k, e.At, wire.OutcomeFenced)
+			rs.endPair(k, e.At, outcome)
 		}
 	}
 }
@@ -173,7 +177,7 @@ func (rs *refusals) addObserved(w wire.ObservedTarget, to time.Time, outcome str
 		rs.targets[target{w.Cluster, cmp.Or(w.Node, w.Machine)}] = true
 	}
 	if outcome == wire.OutcomeRecovered {
-		rs.took = append(rs.took, max(0, took))
+		rs.took.add(max(0, took))
 	}
 	rs.list.add(w, maxShown)
 }
@@ -209,7 +213,7 @@ func comparePairs(a, b pair) int {
 
 // observed reports what would have been fenced.
 func (rs *refusals) observed() wire.WouldHaveFenced {
-	out := wire.WouldHaveFenced{Count: rs.count, Targets: len(rs.targets), ByOutcome: rs.outcome, Recovery: timesOf(rs.took)}
+	out := wire.WouldHaveFenced{Count: rs.count, Targets: len(rs.targets), ByOutcome: rs.outcome, Recovery: rs.took.times()}
 	out.List, out.ListMore = rs.list.shown(func(a, b wire.ObservedTarget) int { return a.From.Compare(b.From) })
 	return out
 }

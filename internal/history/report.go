@@ -51,8 +51,8 @@ func (h *History) Report(now Now) wire.PeriodReport {
 	r.Refused = h.refusals.reasons(now.Blocked)
 	r.Phases = []wire.PhaseTimes{}
 	for _, p := range phases {
-		if list := h.runs.samples[p.name]; len(list) > 0 {
-			r.Phases = append(r.Phases, wire.PhaseTimes{Phase: p.name, Means: p.means, Times: timesOf(list)})
+		if took := h.runs.samples[p.name]; took != nil {
+			r.Phases = append(r.Phases, wire.PhaseTimes{Phase: p.name, Means: p.means, Times: took.times()})
 		}
 	}
 	r.BMCs = h.outages(now.BMCs, r.Evidence.CoveredSeconds)
@@ -98,10 +98,21 @@ func (h *History) closedLimits() []wire.LimitsOfACheck {
 	return out[:min(len(out), maxShown)]
 }
 
-// timesOf sums durations up. The percentiles are durations that occurred.
-func timesOf(list []time.Duration) wire.Times {
-	at := func(share float64) float64 { return times.Quantile(list, share).Seconds() }
-	return wire.Times{Count: len(list), MedianSeconds: at(0.5), P95Seconds: at(0.95), MaxSeconds: at(1)}
+// durations are the newest of all that were added, and the longest of all.
+type durations struct {
+	newest[time.Duration]
+	longest time.Duration
+}
+
+func (d *durations) add(took time.Duration) {
+	d.longest = max(d.longest, took)
+	d.newest.add(took, maxKeys)
+}
+
+// times sums them up. The percentiles are durations that occurred, of the newest.
+func (d *durations) times() wire.Times {
+	at := func(share float64) float64 { return times.Quantile(d.list, share).Seconds() }
+	return wire.Times{Count: len(d.list) + d.more, MedianSeconds: at(0.5), P95Seconds: at(0.95), MaxSeconds: d.longest.Seconds()}
 }
 
 // newest is a list that keeps its newest, which come last.

@@ -103,16 +103,17 @@ func isAbout(f state.Freeze, t remediate.Target) bool {
 		t.SharesDevice(remediate.Target{Devices: f.Devices})
 }
 
-// release ends every freeze of a target's host, and returns those that it ended. A freeze from a
-// run on a Machine without a Node names no Node.
-func (f *Freezes) release(ctx context.Context, s state.Store, o wire.Order, t remediate.Target) (released []state.Freeze, err error) {
+// release ends every freeze of a target's host, and returns those that it ended. While the Node of a freeze is seen, another Node that is
+// said to be on that host does not release it: whoever may write a Machine chooses which BareMetalHost it names.
+func (f *Freezes) release(ctx context.Context, s state.Store, o wire.Order, t remediate.Target, seen func(node string) bool) (released []state.Freeze, err error) {
 	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer f.writing.Release(1)
 	for _, each := range f.table.All() {
 		named := each.Node == t.Node && t.Node != "" || each.Host == o.Of()
-		if !each.Active() || each.Cluster != t.Cluster || !named && (each.Node != "" || !isAbout(each, t)) {
+		others := each.Node != "" && seen(each.Node)
+		if !each.Active() || each.Cluster != t.Cluster || !named && (others || !isAbout(each, t)) {
 			continue
 		}
 		saved, e := f.table.Update(ctx, s, each.RunID, func(old state.Freeze, known bool) (state.Freeze, bool) {
@@ -188,7 +189,10 @@ func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, er
 	}
 	t := c.targetNamed(o.Of())
 	t.Cluster = c.opt.Name
-	released, err := c.hosts.Freezes.release(ctx, c.opt.Lead.Store(), o, t)
+	released, err := c.hosts.Freezes.release(ctx, c.opt.Lead.Store(), o, t, func(node string) bool {
+		_, seen := c.opt.View.TargetOn(node)
+		return seen || !c.opt.View.Seen()
+	})
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
 		c.emit(o.Event("unfreezes " + f.Host))

@@ -44,6 +44,8 @@ func readFreezes(t *testing.T, s state.Store) *Freezes {
 	return f
 }
 
+func noNode(string) bool { return false }
+
 // A freeze is about one host, under each of its names, and about no other host.
 func TestFreezeIsAboutOneHost(t *testing.T) {
 	f, _ := openFreezes(t, heldFor("r1", "n-1"), remediate.Run{ID: "r2", Step: remediate.Held, Reason: "OperatorOff", Target: remediate.Target{Node: "n-9"}})
@@ -62,6 +64,27 @@ func TestFreezeIsAboutOneHost(t *testing.T) {
 		assert.Equal(t, c.frozen, why != "", name)
 		assert.Equal(t, c.frozen, code == reason.Frozen, name)
 	}
+}
+
+// A freeze is released by the name that its host has by now, once the Node that had it is gone. A host that it is not about releases
+// nothing. // I5
+func TestFreezeIsReleasedUnderAnotherName(t *testing.T) {
+	frozen := heldFor("r1", "n-1")
+	frozen.Target.Host = "c/ns/h-1"
+	f, s := openFreezes(t, frozen)
+	seen := "n-1"
+	release := func(of remediate.Target) []state.Freeze {
+		return must.Do(f.release(t.Context(), s, wire.Order{Node: of.Node, Actor: "ada", Reason: "board replaced"}, of, func(node string) bool { return node == seen }))(t)
+	}
+	renamed := remediate.Target{Cluster: "c", Node: "renamed", BareMetalHost: "ns/h-1"}
+	assert.Empty(t, release(renamed), "n-1 is there: it has the host")
+	seen = "renamed"
+	assert.Empty(t, release(remediate.Target{Cluster: "c", Node: "n-2", BareMetalHost: "ns/h-2"}))
+	code, _ := f.on(renamed, "")
+	require.Equal(t, reason.Frozen, code)
+	assert.Len(t, release(renamed), 1)
+	code, _ = f.on(renamed, "")
+	assert.Empty(t, code)
 }
 
 // A class is frozen when two of its hosts are: a false Off of outlets says nothing about the BMC's
@@ -89,7 +112,7 @@ func TestFreezeOfAClassNeedsTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 2"))
 
 	assert.Equal(t, f.table.All(), readFreezes(t, s).table.All())
-	must.Do(f.release(t.Context(), s, wire.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"}))(t)
+	must.Do(f.release(t.Context(), s, wire.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"}, noNode))(t)
 	assert.False(t, frozen("m 1"))
 }
 
@@ -108,7 +131,7 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
-		must.Do(f.release(t.Context(), s, wire.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node}))(t)
+		must.Do(f.release(t.Context(), s, wire.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node}, noNode))(t)
 	}
 	silent := &unpruned{Store: s}
 	require.ErrorIs(t, f.Prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
@@ -145,9 +168,9 @@ func TestFreezeStoredWithoutAnAnswerCounts(t *testing.T) {
 	require.NoError(t, f.add(t.Context(), s, r, ""))
 	require.True(t, first(f.table.Get("r1")).Active())
 	s.lose = true
-	_, err := f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node})
+	_, err := f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node}, noNode)
 	require.Error(t, err)
-	released := must.Do(f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node}))(t)
+	released := must.Do(f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node}, noNode))(t)
 	require.Len(t, released, 1)
 	require.False(t, first(f.table.Get("r1")).Active())
 	assert.Equal(t, f.table.All(), readFreezes(t, inner).table.All())

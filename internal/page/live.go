@@ -212,15 +212,16 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 		return err
 	}
 	next := &snapshot{at: now, status: onlyCluster(st.Value, h.cluster), nodes: nodes}
+	bmcsAt := h.bmcsAt // with h.snap alone: what else fails must not lose the devices
 	if h.snap != nil {
 		next.bmcs = h.snap.bmcs
 	}
-	if now.Sub(h.bmcsAt) >= bmcsPause {
+	if now.Sub(bmcsAt) >= bmcsPause {
 		bmcs, err := h.readBMCs(ctx)
 		if err != nil {
 			return err
 		}
-		next.bmcs, h.bmcsAt = bmcs.Value.BMCs, now
+		next.bmcs, bmcsAt = bmcs.Value.BMCs, now
 	}
 	if h.cluster != "" {
 		accounts := keepIf(next.status.BMCs.Accounts, func(a wire.RefusedAccount) bool { return a.Cluster == h.cluster })
@@ -230,7 +231,7 @@ func (h *hub) readAll(ctx context.Context, now time.Time) error {
 	if next.runs, err = h.openRuns(ctx, next.status.Runs); err != nil {
 		return err
 	}
-	h.snap, h.readTook = next, time.Since(now)
+	h.snap, h.bmcsAt, h.readTook = next, bmcsAt, time.Since(now)
 	return nil
 }
 

@@ -260,6 +260,18 @@ func TestTabsShareAFailure(t *testing.T) {
 	assert.NotContains(t, get(s, s.path, nil).Body.String(), "fenced is away")
 }
 
+// TestReadThatFailsLosesNoDevices: a read that fails after its devices were read is made anew, and shows them.
+func TestReadThatFailsLosesNoDevices(t *testing.T) {
+	d := scene(noon)
+	d.unread = &api.Error{Status: http.StatusInternalServerError, Code: api.CodeInternal, Message: "no disk"}
+	s, _ := pageOf(t, d, "prod")
+	require.Contains(t, get(s, s.path, nil).Body.String(), "no disk")
+	d.change(func() { d.unread = nil })
+	s.hub.failedAt = time.Time{}
+	get(s, s.path, nil)
+	assert.Equal(t, wire.BMCs{BMCs: d.bmcs}.Count().Total, s.hub.snap.status.BMCs.Total)
+}
+
 // TestLongAuditLog: the page of a run does not wait for it, and nor do the other tabs.
 func TestLongAuditLog(t *testing.T) {
 	d := scene(noon)

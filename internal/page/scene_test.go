@@ -38,6 +38,7 @@ type daemon struct {
 	asking   func() // if not nil, is called for each status
 	slowLog  bool   // the audit log is never read to its end
 	unseen   error  // why the Nodes cannot be listed
+	unread   error  // why the runs cannot be read
 	happened chan struct{}
 }
 
@@ -90,7 +91,7 @@ func (d *daemon) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, error
 	tl.Runs = keepIf(d.runs, func(r wire.RunRecord) bool {
 		return (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Node == f.Node)
 	})
-	return tl, d.err
+	return tl, cmp.Or(d.err, d.unread)
 }
 
 func (d *daemon) Audit(ctx context.Context, q audit.Query, entry func(audit.Entry) error, _ func(audit.Break) error) error {

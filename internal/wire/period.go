@@ -89,7 +89,7 @@ type WouldHaveFenced struct {
 
 // What became of a target that a check wanted remediated.
 const (
-	OutcomeRecovered = "Recovered" // no check asked for it any more, and no run had begun
+	OutcomeRecovered = "Recovered" // no check asked for it any more, and no run had begun, or one that waited was aborted
 	OutcomeFenced    = "Fenced"    // a run began
 	OutcomeOpen      = "Open"      // a check asks for it still
 	OutcomeUnknown   = "Unknown"   // fenced stopped, or the log has a gap, before it was seen
