@@ -105,7 +105,10 @@ func (m *metalTrust) otherSecret(h bmc.Host, t remediate.Target) string {
 		return ""
 	}
 	why := m.catalog.secretShared(names(m.cluster, t), secrets)
-	if why == "" {
+	switch {
+	case m.catalog.index.get(h.Name) == nil: // nobody can say now whose Secret it is
+		why = "the object has just gone"
+	case why == "":
 		return ""
 	}
 	return "the Secret of " + h.Source + " was changed during the run: " + why + "; name the former one again, or one of its own"

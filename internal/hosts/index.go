@@ -523,10 +523,17 @@ func (c *catalog) sameHardware(names []string) string {
 	return c.sameMACs(names)
 }
 
-// secretShared returns another host that names a Secret of the named hosts, or that was pinned
-// with one of these Secrets.
+// secretShared returns another host that names one of these Secrets, which are about to be read, or one of the named hosts, or that was
+// pinned with one. The index may have another Secret for the host, not yet or no longer this one: a BareMetalHost may be changed meanwhile. // I10
 func (c *catalog) secretShared(names, secrets []string) string {
-	if why := c.index.other(marksOfKind(markSecret), nil, names); why != "" {
+	marks := func(e *hostEntry) []mark {
+		all := marksOf(e, markSecret)
+		for _, s := range secrets {
+			all = append(all, mark{key: markKey{markSecret, s}, said: s})
+		}
+		return all
+	}
+	if why := c.index.other(marks, nil, names); why != "" {
 		return why
 	}
 	if other := c.pins.withSecret(secrets, names); other != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/law"
 )
@@ -74,6 +75,24 @@ func TestDevicesThatAreOne(t *testing.T) {
 			assert.True(t, x.areUnique())
 		})
 	}
+}
+
+// Whoever may write a BareMetalHost may name another host's Secret and name its own again while that is read: what counts is the one that
+// is read, whatever the index has for the host meanwhile. // I10
+func TestSecretThatIsReadIsAnothers(t *testing.T) {
+	host := func(secret string) *bmc.Host {
+		return &bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Secret: secret}}}}}
+	}
+	c := &catalog{index: newIndex(), pins: newPins()}
+	c.index.put(hostEntry{name: "c/ns/h-1", host: host("ns/own")})
+	c.index.put(hostEntry{name: "c/ns/h-2", host: host("ns/another")})
+	assert.Empty(t, c.secretShared([]string{"c/ns/h-1"}, []string{"c/ns/own"}))
+	assert.Contains(t, c.secretShared([]string{"c/ns/h-1"}, []string{"c/ns/another"}), "c/ns/h-2")
+	assert.Empty(t, c.secretShared([]string{"c/ns/h-1", "c/ns/h-2"}, []string{"c/ns/another"}), "two names of one host")
+	m := &metalTrust{cluster: "c", catalog: c}
+	changed := *host("ns/another")
+	changed.Name = "c/ns/gone"
+	assert.Contains(t, m.otherSecret(changed, remediate.Target{BareMetalHost: "ns/gone", Secret: "c/ns/own"}), "just gone")
 }
 
 // A BareMetalHost that two clusters see is one host.
