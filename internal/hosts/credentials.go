@@ -78,7 +78,7 @@ func (m *metalTrust) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
 	if m.catalog.index.get(h.Name) == nil {
 		return &reason.Refusal{Reason: reason.NotSynced, Message: h.Source + " has just gone"}
 	}
-	if why := m.catalog.duplicate(all); why != "" {
+	if why := cmp.Or(m.catalog.duplicate(all), m.catalog.duplicateAt(&h, all)); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	secrets := secretsOf(m.cluster, &h)

@@ -485,6 +485,21 @@ func (c *catalog) duplicateUnless(names []string, unknownDiscounted bool) string
 	return c.index.other(uniqueMarks, counts, names)
 }
 
+// duplicateAt is duplicate for the devices at which a host is about to be used, if the index has it at others: not yet these, or no longer,
+// as a BareMetalHost may be changed meanwhile. // I9
+func (c *catalog) duplicateAt(h *bmc.Host, names []string) string {
+	used := &hostEntry{name: h.Name, host: h, devices: places(h)}
+	sameDevice := func(a, b place) bool { return a.key() == b.key() }
+	if e := c.index.get(h.Name); e != nil && slices.EqualFunc(e.devices, used.devices, sameDevice) {
+		return ""
+	}
+	counts := c.isKnown
+	if !c.outranksUnknown(used) {
+		counts = nil
+	}
+	return c.index.other(func(*hostEntry) []mark { return uniqueMarks(used) }, counts, names)
+}
+
 // isKnown reports whether an administrator wrote a host down, or it is where it was pinned or
 // enrolled and does not report another machine now.
 func (c *catalog) isKnown(e *hostEntry) bool { return e.listed || c.isPinned(e) }

@@ -95,6 +95,28 @@ func TestSecretThatIsReadIsAnothers(t *testing.T) {
 	assert.Contains(t, m.otherSecret(changed, remediate.Target{BareMetalHost: "ns/gone", Secret: "c/ns/own"}), "just gone")
 }
 
+// A host that was read a moment ago at another's BMC is not used there, although the index has it at its own again. // I9
+func TestHostThatIsUsedLeadsToAnothers(t *testing.T) {
+	host := func(address string) *bmc.Host {
+		return &bmc.Host{Name: "c/ns/h-1", Levels: []bmc.Level{{Devices: []bmc.Device{bmcAt("ipmi://" + address)}}}}
+	}
+	c := &catalog{index: newIndex(), pins: newPins()}
+	put := func(name string, h *bmc.Host) { c.index.put(hostEntry{name: name, host: h, devices: places(h)}) }
+	put("c/ns/h-1", host("192.0.2.1"))
+	put("c/ns/h-2", host("192.0.2.2"))
+	m := &metalTrust{cluster: "c", catalog: c}
+	target := remediate.Target{BareMetalHost: "ns/h-1"}
+	assert.Nil(t, m.unknown(*host("192.0.2.1"), target))
+	assert.Nil(t, m.unknown(*host("192.0.2.3"), target), "nobody has it")
+	refused := m.unknown(*host("192.0.2.2"), target)
+	require.NotNil(t, refused)
+	assert.Equal(t, reason.DuplicateHost, refused.Reason)
+	assert.Contains(t, refused.Message, "c/ns/h-2")
+	assert.Empty(t, c.duplicateAt(host("192.0.2.2"), []string{"c/ns/h-1", "c/ns/h-2"}), "two names of one host")
+	c.pins.put(state.Pin{Host: "c/ns/h-1", Devices: devicesOf(*host("192.0.2.2")), Choice: choiceOf(*host("192.0.2.2"))})
+	assert.Nil(t, m.unknown(*host("192.0.2.2"), target), "it was pinned there, and whoever wrote the other host is unknown")
+}
+
 // A BareMetalHost that two clusters see is one host.
 func TestObjectSeenTwiceIsNoDuplicate(t *testing.T) {
 	x := newIndex()
