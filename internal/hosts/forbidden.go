@@ -105,17 +105,17 @@ func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) s
 // the host would not pass: a daemon on another host may have begun the run, or hosts.d may have
 // changed since. // I13
 func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
-	t := withNode(c.opt.View, r.Target)
+	t, entries := withNode(c.opt.View, r.Target), *c.hosts.listed.Load() // once: a reload must not come between the questions // I13, I18
 	if why := c.OwnHost(c.opt.View.Node(t.Node), t); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
-	if why := c.EntryRefused(t); why != "" {
+	if why := entryRefused(entries, c.opt.Name, t); why != "" {
 		return reason.InvalidHost, "the entry of hosts.d is refused by now: " + why
 	}
-	if r.Manual == nil && c.Protected(t) {
+	if r.Manual == nil && isProtected(entries, c.opt.Name, t) {
 		return reason.Protected, "hosts.d says by now that it is protected"
 	}
-	if why := (*c.hosts.listed.Load()).Unread(); why != "" && r.Manual == nil && !r.TouchedHost() {
+	if why := entries.Unread(); why != "" && r.Manual == nil && !r.TouchedHost() {
 		return reason.FilesRefused, "hosts.d may say by now that it is protected: " + why // I13, I18
 	}
 	return "", ""
@@ -187,8 +187,12 @@ func (c *Cluster) Duplicate(t remediate.Target) string {
 // EntryRefused says why nobody may use the entry of a target; "" if there is none, or if nothing is wrong in it. It may
 // say that the host is protected, so it binds also what switches no power.
 func (c *Cluster) EntryRefused(t remediate.Target) string {
+	return entryRefused(*c.hosts.listed.Load(), c.opt.Name, t)
+}
+
+func entryRefused(entries Inventory, cluster string, t remediate.Target) string {
 	for _, of := range t.Names() {
-		if why := (*c.hosts.listed.Load()).Refused(c.opt.Name, of); why != "" {
+		if why := entries.Refused(cluster, of); why != "" {
 			return why
 		}
 	}
@@ -197,7 +201,11 @@ func (c *Cluster) EntryRefused(t remediate.Target) string {
 
 // Protected reports whether an administrator forbids to fence a target automatically.
 func (c *Cluster) Protected(t remediate.Target) bool {
-	return slices.ContainsFunc(t.Names(), func(of string) bool { return (*c.hosts.listed.Load()).Protected(c.opt.Name, of) })
+	return isProtected(*c.hosts.listed.Load(), c.opt.Name, t)
+}
+
+func isProtected(entries Inventory, cluster string, t remediate.Target) bool {
+	return slices.ContainsFunc(t.Names(), func(of string) bool { return entries.Protected(cluster, of) })
 }
 
 // Own is what identifies the host that this daemon runs on. It is never fenced.

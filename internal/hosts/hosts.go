@@ -313,14 +313,15 @@ func (c *Cluster) FindNew(ctx context.Context, t remediate.Target) (bmc.Host, er
 // Entry returns the administrator's entry for a target, or else the BareMetalHost of its Machine,
 // as they are now.
 func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	h, found, err := c.listed(ctx, t)
+	entries := *c.hosts.listed.Load() // once: of two contents neither might say what both say together // I10
+	h, found, err := c.listed(ctx, entries, t)
 	if err != nil {
 		return h, err
 	}
 	if found {
 		return c.withEnrolled(h), nil
 	}
-	if why := (*c.hosts.listed.Load()).Unread(); why != "" && t.Host == "" { // a run keeps the host that it began with
+	if why := entries.Unread(); why != "" && t.Host == "" { // a run keeps the host that it began with
 		return bmc.Host{}, &reason.Refusal{Reason: reason.InvalidHost, Message: "hosts.d may have an entry for it that cannot be read: " + why}
 	}
 	b := bareMetalHost(c.opt.View, t)
@@ -335,9 +336,8 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 
 // listed returns the entry of hosts.d for a target's Node or its Machine. It refuses two entries:
 // nothing says which of them is right. // I9
-func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Host, found bool, err error) {
+func (c *Cluster) listed(ctx context.Context, entries Inventory, t remediate.Target) (entry bmc.Host, found bool, err error) {
 	for _, of := range t.Names() {
-		entries := *c.hosts.listed.Load()
 		h, ok, err := entries.Find(ctx, c.opt.Name, of)
 		if ok && t.Choice != "" && t.Choice == choiceOf(h) && entries.Refused(c.opt.Name, of) != "" {
 			return h, true, nil // a run brings its host back with the devices that it began with; OffLimits keeps it from anything else // I20

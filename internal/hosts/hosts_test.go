@@ -1,0 +1,107 @@
+package hosts
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// content is a content of hosts.d: entries by what they are about. After each answer asked is called.
+type content struct {
+	entries map[string]*bmc.Host
+	unread  string
+	asked   func()
+}
+
+func (c content) List(string) (of []string) {
+	defer c.asked()
+	for name := range c.entries {
+		of = append(of, name)
+	}
+	return of
+}
+
+func (c content) Protected(_, of string) bool {
+	defer c.asked()
+	return c.entries[of] != nil && c.entries[of].Protected
+}
+
+func (c content) Refused(string, string) string { defer c.asked(); return "" }
+func (c content) Unread() string                { defer c.asked(); return c.unread }
+func (c content) Bare(_, of string) *bmc.Host   { defer c.asked(); return c.entries[of] }
+
+func (c content) Find(_ context.Context, _, of string) (h bmc.Host, found bool, err error) {
+	defer c.asked()
+	if e := c.entries[of]; e != nil {
+		return *e, true, nil
+	}
+	return h, false, nil
+}
+
+// oneHost is a view in which each BareMetalHost has the same address, and nothing else exists.
+type oneHost struct{ View }
+
+func (oneHost) Node(string) *policy.Node                   { return nil }
+func (oneHost) MachineOf(remediate.Target) *policy.Machine { return nil }
+func (oneHost) Wake()                                      {}
+
+func (oneHost) BareMetalHost(namespace, name string) *policy.Host {
+	return &policy.Host{Namespace: namespace, Name: name, Address: "ipmi://192.0.2.66"}
+}
+
+// A question is asked of one content of hosts.d, also if a reload replaces it between two parts of the question. Before the reload the
+// entry of a host could not be read, or had another name; after it, it is there. At no time may the host be taken for one without
+// an entry, or without protection. // I10, I13, I18
+func TestQuestionIsAskedOfOneContentOfHostsD(t *testing.T) {
+	target := remediate.Target{Cluster: "c", Node: "n", Namespace: "ns", Machine: "m", BareMetalHost: "ns/h"}
+	entry := func(of string) map[string]*bmc.Host {
+		h := &bmc.Host{Name: bmc.EntryName("c", of), Protected: true, Levels: []bmc.Level{{Devices: []bmc.Device{bmcAt("ipmi://192.0.2.1")}}}}
+		return map[string]*bmc.Host{of: h}
+	}
+	for name, c := range map[string]struct {
+		before, after content
+	}{
+		"it could not be read":        {content{unread: "rack.yaml"}, content{entries: entry("n")}},
+		"it was that of its Machine":  {content{entries: entry("ns/m")}, content{entries: entry("n")}},
+		"it was that of its Node":     {content{entries: entry("n")}, content{entries: entry("ns/m")}},
+		"it can be read no more":      {content{entries: entry("n")}, content{unread: "rack.yaml"}},
+		"it could not be read so far": {content{unread: "rack.yaml"}, content{entries: entry("ns/m")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for reloadAfter := range 8 { // answers of hosts.d
+				cluster := func() *Cluster {
+					before, after, answers := c.before, c.after, 0
+					h := &Hosts{own: &ownHost{}, catalog: &catalog{index: newIndex(), pins: newPins()}}
+					h.own.catalog = h.catalog
+					after.asked = func() {}
+					before.asked = func() {
+						if answers++; answers > reloadAfter {
+							h.listed.Store(new(Inventory(after)))
+						}
+					}
+					h.listed.Store(new(Inventory(before)))
+					return h.NewCluster(ClusterOptions{Name: "c", View: oneHost{}})
+				}
+				h, err := cluster().Entry(t.Context(), target)
+				if r, refused := reason.AsRefusal(err); refused {
+					assert.Equal(t, reason.InvalidHost, r.Reason)
+				} else {
+					require.NoError(t, err)
+					assert.Equal(t, "ipmi://192.0.2.1:623", h.Address(), "not that of the BareMetalHost, after %d answers", reloadAfter)
+				}
+				_, why := cluster().OffLimits(remediate.Run{Target: target})
+				assert.Contains(t, why, "protected", "after %d answers", reloadAfter)
+				if c.before.unread == "" && c.after.unread == "" {
+					assert.True(t, cluster().Protected(target))
+				}
+			}
+		})
+	}
+}
