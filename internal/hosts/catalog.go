@@ -32,26 +32,41 @@ func (c *catalog) duplicate(names []string) string {
 
 // duplicateUnless is duplicate. unknownDiscounted says whether unknown hosts do not count.
 func (c *catalog) duplicateUnless(names []string, unknownDiscounted bool) string {
-	counts := c.isKnown
-	if !unknownDiscounted {
-		counts = nil
-	}
-	return c.index.other(uniqueMarks, counts, names)
+	return c.index.other(uniqueMarks, c.counting(unknownDiscounted), names)
 }
 
-// duplicateAt is duplicate for the devices at which a host is about to be used, if the index has it at others: not yet these, or no longer,
-// as a BareMetalHost may be changed meanwhile. // I9
+// counting returns which hosts count; nil: each.
+func (c *catalog) counting(unknownDiscounted bool) func(*hostEntry) bool {
+	if unknownDiscounted {
+		return c.isKnown
+	}
+	return nil
+}
+
+// duplicateAt is duplicate for the devices at which a host is used, or about to be used. The index may have it at others, not yet these or no
+// longer: a BareMetalHost, or hosts.d, may be changed meanwhile. // I9
 func (c *catalog) duplicateAt(h *bmc.Host, names []string) string {
+	all := c.duplicateAtUnless(h, names, false)
+	others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == h.Name })
+	if all == "" || !c.outranksUnknown(c.entryAt(h)) && !c.index.anyOf(others, c.outranksUnknown) {
+		return all
+	}
+	return c.duplicateAtUnless(h, names, true)
+}
+
+// duplicateAtUnless is duplicateAt. unknownDiscounted says whether unknown hosts do not count.
+func (c *catalog) duplicateAtUnless(h *bmc.Host, names []string, unknownDiscounted bool) string {
+	return c.index.otherAt(c.entryAt(h), uniqueMarks, c.counting(unknownDiscounted), names)
+}
+
+// entryAt is the entry of a host with the devices at which it is used: that of the index, if it has the host there.
+func (c *catalog) entryAt(h *bmc.Host) *hostEntry {
 	used := &hostEntry{name: h.Name, host: h, devices: places(h)}
 	sameDevice := func(a, b place) bool { return a.key() == b.key() }
 	if e := c.index.get(h.Name); e != nil && slices.EqualFunc(e.devices, used.devices, sameDevice) {
-		return ""
+		return e
 	}
-	counts := c.isKnown
-	if !c.outranksUnknown(used) {
-		counts = nil
-	}
-	return c.index.other(func(*hostEntry) []mark { return uniqueMarks(used) }, counts, names)
+	return used
 }
 
 // isKnown reports whether an administrator wrote a host down, or it is where it was pinned or

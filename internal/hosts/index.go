@@ -189,8 +189,21 @@ func (x *index) anyOf(names []string, is func(*hostEntry) bool) bool {
 // other returns which other host has a mark of the named hosts, which are one host, and which
 // mark. It is "" if none has that counts. A nil counts means that each counts.
 func (x *index) other(marks func(*hostEntry) []mark, counts func(*hostEntry) bool, names []string) string {
+	return firstText(x.sharing(marks, names, counts == nil), counts)
+}
+
+// otherAt is other for an entry of the named hosts as it was, or would be: the index need not have it so.
+func (x *index) otherAt(e *hostEntry, marks func(*hostEntry) []mark, counts func(*hostEntry) bool, names []string) string {
+	x.mu.Lock()
+	list := x.addSharing(nil, e, marks, names, counts == nil)
+	x.mu.Unlock()
+	return firstText(list, counts)
+}
+
+// firstText says which mark is shared with the host whose name is the first of those that count; "" if none counts.
+func firstText(list []sharedMark, counts func(*hostEntry) bool) string {
 	var first sharedMark
-	for _, s := range x.sharing(marks, names, counts == nil) {
+	for _, s := range list {
 		if (first.other == nil || s.other.name < first.other.name) && (counts == nil || counts(s.other)) {
 			first = s
 		}
@@ -218,21 +231,25 @@ func (x *index) sharing(marks func(*hostEntry) []mark, names []string, firstOnly
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, name := range names {
-		e := x.byName[name]
-		if e == nil {
-			continue
+		if e := x.byName[name]; e != nil {
+			list = x.addSharing(list, e, marks, names, firstOnly)
 		}
-		for _, m := range marks(e) {
-			for _, o := range x.byMark[m.key] {
-				if o == e || slices.Contains(names, o.name) || x.sameObject(names, o) {
-					continue
-				}
-				switch {
-				case !firstOnly || len(list) == 0:
-					list = append(list, sharedMark{m, e, o})
-				case o.name < list[0].other.name:
-					list[0] = sharedMark{m, e, o}
-				}
+	}
+	return list
+}
+
+// addSharing is sharing for one entry of the named hosts. The caller holds x.mu.
+func (x *index) addSharing(list []sharedMark, e *hostEntry, marks func(*hostEntry) []mark, names []string, firstOnly bool) []sharedMark {
+	for _, m := range marks(e) {
+		for _, o := range x.byMark[m.key] {
+			if o == e || slices.Contains(names, o.name) || x.sameObject(names, o) {
+				continue
+			}
+			switch {
+			case !firstOnly || len(list) == 0:
+				list = append(list, sharedMark{m, e, o})
+			case o.name < list[0].other.name:
+				list[0] = sharedMark{m, e, o}
 			}
 		}
 	}
