@@ -121,6 +121,24 @@ func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 	})
 }
 
+// A reload gives the BMC of a run, which keeps it, to another host before the first Off is sent: whose it is, is asked of the BMC that the run
+// switches, and not of what the entry of its host says by now. // I9
+func TestReloadGivesTheBMCOfARunToAnotherHost(t *testing.T) {
+	for name, reloaded := range map[string]listing{
+		"the host has another BMC": {"n-1": at("n-1", "192.0.2.66"), "other-1": at("other-1", "192.0.2.1")},
+		"the host has none":        {"other-1": at("other-1", "192.0.2.1")},
+	} {
+		scene(t, name, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			e := running(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
+			onIntent(store, remediate.SendOff, func() { e.ApplyConfig.Hosts(t.Context(), reloaded) })
+			time.Sleep(80 * time.Second) // a run that begins later uses the new entry
+			assert.Zero(t, w.Count(bmc.CommandOff))
+			assert.Contains(t, stands(t, e, remediate.Aborted, reason.PowerForbidden).Note, "c/other-1")
+		})
+	}
+}
+
 // A reload of policies.d that lets fenced act on more begins the quiet period, as a start
 // would, and says why. One with the same checks on other lines does not. // I18
 func TestReloadedPolicyBeginsTheQuietPeriod(t *testing.T) {

@@ -167,11 +167,15 @@ func (o *ownHost) save(ctx context.Context, c *Cluster) {
 }
 
 // DuplicateOf returns why the host of a run exists twice: two entries lead to one device, or two
-// Nodes have one UUID. It is "" if neither is so. A later attempt follows the host to the Node as
+// Nodes have one UUID. It is "" if neither is so. used is the host as the run has opened it, nil if it has not: the run keeps its devices,
+// which the entry may lack by now, and another one may have. A later attempt follows the host to the Node as
 // which it came back, so the Node of the former name says nothing about it. // I9
-func (c *Cluster) DuplicateOf(r remediate.Run) string {
+func (c *Cluster) DuplicateOf(r remediate.Run, used *bmc.Host) string {
 	t := r.Target
 	entry := c.Duplicate(t)
+	if entry == "" && used != nil {
+		entry = c.hosts.catalog.duplicateAt(used, append(names(c.opt.Name, t), used.Name)) // the run may have gone on to another Node since
+	}
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}

@@ -254,7 +254,7 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 		}
 	}
 	if d.action == remediate.SetPowerLock || d.action == remediate.SendOff {
-		if why := w.r.opt.Hosts.DuplicateOf(w.run); why != "" {
+		if why := w.r.opt.Hosts.DuplicateOf(w.run, w.power.host()); why != "" {
 			return d, why
 		}
 	}

@@ -120,7 +120,7 @@ func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation,
 	seen.Identity, seen.LowerLevelOn = power.Identity, power.LowerLevelOn
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
 	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target)
-	seen.PowerForbidden = cmp.Or(frozen, w.r.opt.Hosts.DuplicateOf(w.run), seen.PowerForbidden) // I5, I9
+	seen.PowerForbidden = cmp.Or(frozen, w.r.opt.Hosts.DuplicateOf(w.run, w.power.host()), seen.PowerForbidden) // I5, I9
 	seen.MachineMetal = w.r.opt.Hosts.BareMetalHostOf(fresh.Machine)
 	seen.Backup, seen.RestoreError = last, w.restored.refusal
 	if seen.Node.UID == w.restored.nodeUID {

@@ -78,6 +78,14 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	return seen, nil
 }
 
+// host is the host with the devices that the session switches; nil without a session.
+func (p *powerAccess) host() *bmc.Host {
+	if p.session == nil {
+		return nil
+	}
+	return &p.session.Host
+}
+
 // open finds the host and opens the run's power level.
 func (p *powerAccess) open(ctx context.Context, run remediate.Run) error {
 	h, err := p.opt.Hosts.Find(ctx, run.Target)
