@@ -108,6 +108,28 @@ func TestOnThatIsReadBeforeAnOffContradictsAConfirmation(t *testing.T) {
 	})
 }
 
+// What the run's own level has read On since a person confirmed contradicts that, also if the run took the confirmation in only later: the
+// evidence is gathered in between, and a BMC that answers now and then may have answered only the run. // I26
+func TestOnThatIsReadBeforeAConfirmationIsTakenInContradictsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bmc.Host{Name: "h", Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Host: "192.0.2.1"}}}}}}
+		p := powerAccess{opt: &Options{}, session: must.Do(power.Open(func(bmc.Device) (bmc.Power, error) { return reads(bmc.On), nil }, h, 0,
+			power.ReadTiming{ReadTimeout: time.Second, OffReadSpacing: time.Second}))(t)}
+		waiting := remediate.Run{}
+		read := func() remediate.Run {
+			confirmed := remediate.Run{Confirmed: &remediate.Order{At: time.Now()}}
+			time.Sleep(time.Second)
+			require.NotEmpty(t, p.proofLost(t.Context(), waiting))
+			time.Sleep(time.Second)
+			return confirmed
+		}
+		assert.Contains(t, p.heardOn(read()), "192.0.2.1 reads On")
+		read()
+		assert.Empty(t, p.heardOn(remediate.Run{Confirmed: &remediate.Order{At: time.Now()}}), "the host was switched off since")
+		p.drop(t.Context(), waiting)
+	})
+}
+
 // A person's word isolates a Node beside a look as fresh as a proof. Pods are released only on a proof, whatever a person has said. // I1, I26
 func TestWordReleasesNoPods(t *testing.T) {
 	now := time.Now()

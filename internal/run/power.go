@@ -30,6 +30,10 @@ type powerAccess struct {
 	// contradiction names a power level that read On while a person confirms that the host is
 	// off. It is "" if none did. // I26
 	contradiction string
+	// on names the run's own level, which a read that began at onAsked has read On; "" if none has. No confirmation counts yet then, but one
+	// that is being taken in may be older. // I26
+	on      string
+	onAsked time.Time
 	// heardFrom is since when an On counts against the confirmation of the time confirmedAt.
 	confirmedAt, heardFrom time.Time
 	// opening is called before a level is opened with whose devices a session is kept.
@@ -63,6 +67,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	if power.IsStrict(s.Host.Levels[s.Level]) {
 		seen.ProofKind = remediate.ProofBMC
 	}
+	asked := time.Now()
 	r, err := s.Read(ctx)
 	p.readError = err
 	seen.Power = r
@@ -70,7 +75,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
-		p.noteOn(run, r)
+		p.noteOn(run, r, asked)
 		p.contradiction = p.heardOn(run) // an On that the final read or a witness has found is not disproved by a level that answers Unknown // I26
 		seen.LowerLevelOn = p.contradiction
 	}
@@ -176,8 +181,9 @@ func (p *powerAccess) proven(run remediate.Run, a remediate.Action, seen remedia
 // proofLost reads once more, and returns why the host is no longer proven off. It is "" if the
 // host still is. An On that it reads also contradicts a person's confirmation: no look may see it again. // I1, I26
 func (p *powerAccess) proofLost(ctx context.Context, run remediate.Run) string {
+	asked := time.Now()
 	r, err := p.session.Read(ctx)
-	p.noteOn(run, r)
+	p.noteOn(run, r, asked)
 	if err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
@@ -221,11 +227,26 @@ func (p *powerAccess) contradicts(ctx context.Context, run remediate.Run) string
 	return p.contradiction
 }
 
-// noteOn keeps an On that the run's own level has read while a person confirms that the host is off. // I26
-func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading) {
-	if r.State == bmc.On && run.HasConfirmation() {
-		p.contradiction = cmp.Or(p.contradiction, power.LevelText(p.session.Host, p.session.Level)+" reads On")
+// noteOn keeps an On that the run's own level has read, by a read that began at asked. // I26
+func (p *powerAccess) noteOn(run remediate.Run, r bmc.Reading, asked time.Time) {
+	if r.State != bmc.On {
+		return
 	}
+	on := power.LevelText(p.session.Host, p.session.Level) + " reads On"
+	if run.HasConfirmation() {
+		p.contradiction = cmp.Or(p.contradiction, on)
+		return
+	}
+	p.on, p.onAsked = on, asked
+}
+
+// readOn returns that the run's own level has read On since the confirmation, before the run had that: a person confirms, and the evidence is
+// gathered first. It is "" if it has not. // I26
+func (p *powerAccess) readOn(run remediate.Run) string {
+	if p.on == "" || p.onAsked.Before(p.since(run)) {
+		return ""
+	}
+	return p.on
 }
 
 // since is when a person confirmed that the host is off, or when this process first knew of that, if the clock that told the time was
@@ -243,7 +264,7 @@ func (p *powerAccess) heardOn(run remediate.Run) string {
 	if !run.HasConfirmation() {
 		return ""
 	}
-	return cmp.Or(p.contradiction, p.witnessOn(run), p.checkedOn(run))
+	return cmp.Or(p.contradiction, p.readOn(run), p.witnessOn(run), p.checkedOn(run))
 }
 
 // checkedOn returns which device of the host a BMC health check has read On since the confirmation, by itself or for a person; "" if none. // I26
