@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -57,6 +58,11 @@ func (c *catalog) duplicateAt(h *bmc.Host, names []string) string {
 // duplicateAtUnless is duplicateAt. unknownDiscounted says whether unknown hosts do not count.
 func (c *catalog) duplicateAtUnless(h *bmc.Host, names []string, unknownDiscounted bool) string {
 	return c.index.otherAt(c.entryAt(h), uniqueMarks, c.counting(unknownDiscounted), names)
+}
+
+// duplicateToEnroll is duplicate for a subject whose devices a person enrolls: as the index has it, and as it is read. // I9
+func (c *catalog) duplicateToEnroll(s *Subject, unknownDiscounted bool) string {
+	return cmp.Or(c.duplicateUnless(s.names(), unknownDiscounted), c.duplicateAtUnless(&s.Host, s.names(), unknownDiscounted))
 }
 
 // entryAt is the entry of a host with the devices at which it is used: that of the index, if it has the host there.

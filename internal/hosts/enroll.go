@@ -158,7 +158,7 @@ func (c *Cluster) enrollable(s Subject, o wire.Order) error {
 	}
 	// A person may enroll this host although an unknown one leads to the same machine, unless only
 	// the other one can prove the identity.
-	if why := c.hosts.catalog.duplicateUnless(s.names(), s.Host.Identifies()); why != "" {
+	if why := c.hosts.catalog.duplicateToEnroll(&s, s.Host.Identifies()); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // content is a content of hosts.d: entries by what they are about. After each answer asked is called.
@@ -104,4 +106,34 @@ func TestQuestionIsAskedOfOneContentOfHostsD(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A person enrolls no BareMetalHost at another's BMC, at which it was read a moment ago, although the index has it at its own again. Where no
+// device tells whose it is, nothing else would show that. // I8, I9
+func TestHostThatIsEnrolledLeadsToAnothers(t *testing.T) {
+	host := func(name, address string) bmc.Host {
+		return bmc.Host{Name: "c/ns/" + name, Levels: []bmc.Level{{Devices: []bmc.Device{bmcAt("ipmi://" + address)}}}}
+	}
+	hosts := &Hosts{catalog: &catalog{index: newIndex(), pins: newPins()}}
+	for name, address := range map[string]string{"h-1": "192.0.2.1", "h-2": "192.0.2.2"} {
+		h := host(name, address)
+		hosts.catalog.index.put(hostEntry{name: h.Name, host: &h, devices: places(&h)})
+	}
+	c := hosts.NewCluster(ClusterOptions{Name: "c", View: oneHost{}})
+	at := func(address string) Subject {
+		return Subject{Cluster: "c", Node: "n", BareMetalHost: "ns/h-1", SystemUUID: mine, Host: host("h-1", address)}
+	}
+	unidentified := Enrollment{Devices: []EnrolledDevice{{}}}
+	assert.NoError(t, c.enrollable(at("192.0.2.1"), wire.Order{}))
+	assert.NoError(t, c.enrollableWithoutUUID(at("192.0.2.1"), state.Pin{}, unidentified))
+	refused := func(err error) {
+		t.Helper()
+		r, ok := reason.AsRefusal(err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, reason.DuplicateHost, r.Reason)
+		assert.Contains(t, r.Message, "c/ns/h-2")
+	}
+	refused(c.enrollableWithoutUUID(at("192.0.2.2"), state.Pin{}, unidentified))
+	hosts.catalog.pins.put(state.Pin{Host: "c/ns/h-2", Devices: devicesOf(host("h-2", "192.0.2.2")), Choice: choiceOf(host("h-2", "192.0.2.2"))})
+	refused(c.enrollable(at("192.0.2.2"), wire.Order{}))
 }

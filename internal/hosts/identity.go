@@ -409,7 +409,7 @@ func isUnidentified(d bmc.Device, got bmc.Identity) bool {
 // not be: there twice, as only the other host could tell whose BMC it is; or one whose
 // BMC has reported its UUID before, and will again when it is well. // I8, I9
 func (c *Cluster) enrollableWithoutUUID(s Subject, old state.Pin, x Enrollment) error {
-	if why := c.hosts.catalog.duplicateUnless(names(s.Cluster, s.target()), false); why != "" {
+	if why := c.hosts.catalog.duplicateToEnroll(&s, false); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	if !bmc.UsableUUID(old.BMCUUID) || !pinnedHere(old, s.Host) {
