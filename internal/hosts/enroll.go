@@ -13,7 +13,6 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -51,8 +50,7 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 	if !c.opt.View.Seen() {
 		return Enrollment{}, errNotSeen()
 	}
-	t := c.targetNamed(o.Of())
-	s, err := c.subjectToEnroll(ctx, t, o)
+	s, err := c.subjectToEnroll(ctx, o)
 	if err != nil {
 		return Enrollment{}, err
 	}
@@ -63,7 +61,7 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		Secret:     strings.Join(secretsOf(c.opt.Name, &s.Host), "\n"),
-		MachineUID: pinnedMachine(s.Host, t.MachineUID),
+		MachineUID: pinnedMachine(s.Host, s.MachineUID),
 		SystemUUID: machineUUID(s), Class: c.hosts.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	if err := x.readDevices(ctx, c.hosts, s); err != nil {
@@ -110,10 +108,10 @@ func (x Enrollment) Secrets() []string {
 
 // subjectToEnroll returns the subject of an enrolment, with its host as it is configured now and the
 // present credentials, or refuses it.
-func (c *Cluster) subjectToEnroll(ctx context.Context, t remediate.Target, o wire.Order) (Subject, error) {
+func (c *Cluster) subjectToEnroll(ctx context.Context, o wire.Order) (Subject, error) {
 	s, err := c.SubjectOf(ctx, o.Of())
 	if err == nil {
-		s.Host, err = c.FindBare(ctx, t)
+		s.Host, err = c.FindBare(ctx, s.target()) // not what the name means by now: the Machine may name another BareMetalHost // I10
 	}
 	if err == nil {
 		err = cmp.Or(s.Err, c.enrollable(s, o))

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,10 +10,12 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // content is a content of hosts.d: entries by what they are about. After each answer asked is called.
@@ -136,4 +139,30 @@ func TestHostThatIsEnrolledLeadsToAnothers(t *testing.T) {
 	refused(c.enrollableWithoutUUID(at("192.0.2.2"), state.Pin{}, unidentified))
 	hosts.catalog.pins.put(state.Pin{Host: "c/ns/h-2", Devices: devicesOf(host("h-2", "192.0.2.2")), Choice: choiceOf(host("h-2", "192.0.2.2"))})
 	refused(c.enrollable(at("192.0.2.2"), wire.Order{}))
+}
+
+// namesAnother is a view in which the Machine of each Node names another BareMetalHost each time when it is asked.
+type namesAnother struct {
+	oneHost
+	asked *int
+}
+
+func (namesAnother) Healthy(remediate.Target) bool { return false }
+
+func (namesAnother) TargetOf(string) (t remediate.Target, known bool) { return t, false }
+
+func (v namesAnother) TargetOn(node string) (remediate.Target, bool) {
+	*v.asked++
+	return remediate.Target{Cluster: "c", Node: node, SystemUUID: mine, BareMetalHost: fmt.Sprint("ns/h-", *v.asked)}, true
+}
+
+// Whoever may write a Machine may name another BareMetalHost in it while a person enrolls one: the rules for BareMetalHosts bind the one that
+// is enrolled. // I10
+func TestMachineNamesAnotherHostDuringAnEnrolment(t *testing.T) {
+	_, store := openFreezes(t)
+	hosts := &Hosts{catalog: &catalog{index: newIndex(), pins: newPins()}, opt: Options{LockOut: must.Do(power.NewLockOut(t.Context(), store, ""))(t)}}
+	hosts.listed.Store(new(Inventory(content{asked: func() {}})))
+	c := hosts.NewCluster(ClusterOptions{Name: "c", View: namesAnother{asked: new(int)}, Secrets: noSecrets{}})
+	s := must.Do(c.subjectToEnroll(t.Context(), wire.Order{Node: "n"}))(t)
+	assert.Equal(t, "c/"+s.BareMetalHost, s.Host.Name)
 }
