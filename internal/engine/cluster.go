@@ -34,6 +34,8 @@ type clusterParts struct {
 	requestsChanged chan struct{}
 	// runsToTell are the runs whose requests are told before their hosts are switched off.
 	runsToTell chan runToTell
+	// toResume are the runs that were open in the store when the leadership began. Only its own goroutine uses it.
+	toResume []remediate.Run
 }
 
 // newCluster makes the parts. added: a reload adds the cluster.
@@ -164,15 +166,18 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err := l.model.Runs.BeginLeadership(stored.runs); err != nil {
 		return err
 	}
+	l.toResume = l.model.Runs.Open()
 	stored.begin(l.opt.Name)
 	return nil
 }
 
-// Resume implements lead.Cluster.
+// Resume implements lead.Cluster. A run that begins from now on, also before this is called, has its own start: it must not get a
+// second worker. // I19
 func (l leadCluster) Resume() {
-	for _, r := range l.model.Runs.Open() {
+	for _, r := range l.toResume {
 		l.admit.Runner.Start(r, nil, nil)
 	}
+	l.toResume = nil
 }
 
 // Release implements lead.Cluster.
