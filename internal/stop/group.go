@@ -37,9 +37,11 @@ func (g Group) Hold(ctx context.Context) (order.Outcome, error) {
 	before, binds, saved := make([]stop, len(g.Nodes)), make([]stop, len(g.Nodes)), len(g.Nodes)
 	for i, node := range g.Nodes {
 		k := key{cluster, node}
-		before[i], binds[i] = g.inForce(k), s.longest(k, ordered)
-		if !g.Order.DryRun {
-			s.unsaved.set(k, binds[i])
+		before[i] = g.inForce(k)
+		if g.Order.DryRun {
+			binds[i] = s.longest(k, ordered)
+		} else {
+			binds[i] = s.bind(k, ordered)
 		}
 	}
 	out := order.Outcome{Until: ordered.until}

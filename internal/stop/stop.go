@@ -185,8 +185,7 @@ func (s *Stop) stored(k key) stop {
 // cluster or Node; both are for messages. // I23
 func (s *Stop) begin(ctx context.Context, k key, o wire.Order, verb, done string) order.Outcome {
 	ordered := s.clocks.stopBy(o)
-	v := s.longest(k, ordered)
-	s.unsaved.set(k, v)
+	v := s.bind(k, ordered)
 	s.clusters.wake(k.cluster)
 	s.opt.Emit(o.Event(verb + untilText(ordered.until)))
 	v, err := s.save(ctx, k, v)
@@ -198,7 +197,14 @@ func (s *Stop) begin(ctx context.Context, k key, o wire.Order, verb, done string
 	return out
 }
 
-// longest is v, or a stop that is there and ends no earlier.
+// bind makes v bind, or a stop that is there and ends no earlier, and returns the one that does. Of two that are ordered at the same time the longer
+// one binds, whichever comes first. // I23
+func (s *Stop) bind(k key, v stop) stop {
+	end := s.EndBy(k.cluster)
+	return s.unsaved.extend(k, v.orLonger(s.stored(k), end), end)
+}
+
+// longest is what bind would make bind.
 func (s *Stop) longest(k key, v stop) stop {
 	end := s.EndBy(k.cluster)
 	return v.orLonger(s.unsaved.get(k), end).orLonger(s.stored(k), end)

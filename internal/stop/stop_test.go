@@ -1,8 +1,10 @@
 package stop
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,10 +129,10 @@ func TestPauseSaysWhatEndsIt(t *testing.T) {
 		return resume
 	}
 	assert.Empty(t, by("prod"))
-	s.unsaved.set(key{cluster: "prod"}, stop{by: "ada", reason: "storm"})
+	s.unsaved.extend(key{cluster: "prod"}, stop{by: "ada", reason: "storm"}, time.Now())
 	assert.Equal(t, "fencectl resume --cluster prod --reason WHY", by("prod"))
 	assert.Empty(t, by("lab"))
-	s.unsaved.set(key{cluster: state.AllClusters}, stop{by: "ada", reason: "storm"})
+	s.unsaved.extend(key{cluster: state.AllClusters}, stop{by: "ada", reason: "storm"}, time.Now())
 	assert.Equal(t, "fencectl resume --reason WHY", by("prod"))
 	require.NoError(t, os.WriteFile(file, []byte("storm"), 0o600))
 	assert.Equal(t, "rm "+file, by("lab"))
@@ -167,4 +169,22 @@ func TestQuarantineKeepsTheReleaseBeforeIt(t *testing.T) {
 	why, _ := s.Quarantined("c", "n-1")
 	assert.Contains(t, why, "3 runs more")
 	assert.Equal(t, released, s.ReleasedAt("c", "n-1"))
+}
+
+// Of two stops that are ordered at the same time the longer one binds: nobody is told that a host is held for longer than it is. // I23
+func TestLongerOfTwoStopsAtOnceBinds(t *testing.T) {
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	s := must.Do(New(t.Context(), Options{Store: store, Emit: func(event.Event) {}}))(t)
+	now := time.Now()
+	short, long := stop{by: "ada", until: now.Add(time.Hour)}, stop{by: "bea", until: now.Add(5 * time.Hour)}
+	for i := range 5000 {
+		k := key{"c", fmt.Sprint("n-", i)}
+		var both sync.WaitGroup
+		for _, ordered := range []stop{long, short} {
+			both.Go(func() { s.bind(k, ordered) })
+		}
+		both.Wait()
+		require.Equal(t, long, s.unsaved.get(k), i)
+	}
 }

@@ -113,10 +113,12 @@ func (u *unsavedStops) get(k key) stop {
 	return u.byKey[k]
 }
 
-func (u *unsavedStops) set(k key, v stop) {
+// extend sets a stop, unless one that is there ends no earlier, and returns the one that is there then.
+func (u *unsavedStops) extend(k key, v stop, now time.Time) stop {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.byKey[k] = v
+	u.byKey[k] = v.orLonger(u.byKey[k], now)
+	return u.byKey[k]
 }
 
 // drop removes this stop, but not another one that has taken its place.
