@@ -22,7 +22,7 @@ echo "ok disabled as installed"
 systemctl enable --now fenced.socket 2>/tmp/answer
 not systemctl is-active --quiet fenced
 answers
-systemctl is-active --quiet fenced
+within $patience systemctl is-active --quiet fenced # it answers before it says that it is ready
 echo "ok a call starts the daemon"
 
 old=$(main)
