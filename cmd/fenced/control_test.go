@@ -67,7 +67,7 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		reason.Hold: "fencectl release n-1 --cluster c --reason WHY", reason.NotEnrolled: "fencectl bmc enroll n-1 --cluster c --reason WHY",
 		reason.Contested: "hand the check over, or let the other remediator finish", reason.NoHost: "an entry in hosts.d", reason.PowerOwner: "Beside Metal3",
 		reason.NoSuchNode: "kubectl get nodes", reason.NoSuchMachine: "kubectl get machines -A",
-		reason.Frozen: "fencectl bmc unfreeze n-1 --cluster c --reason WHY", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
+		reason.Frozen: "fencectl bmc unfreeze n-1 --cluster c --reason WHY", reason.ClassFrozen: "fencectl bmc unfreeze NODE --reason WHY for each", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
 	} {
 		assert.Contains(t, refusalHint(wire.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}

@@ -463,8 +463,10 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		return "give the host a BareMetalHost, or an entry in hosts.d; " + o.Command("explain") + " shows what was looked for"
 	case reason.PowerOwner:
 		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + o.Command("explain") + " shows the field"
-	case reason.Frozen, reason.ClassFrozen:
+	case reason.Frozen:
 		return "repair the BMC, then run " + withReason(o.Command("bmc unfreeze"))
+	case reason.ClassFrozen: // none of these stands on this host
+		return "repair the BMCs of the hosts that it names, then run " + withReason("fencectl bmc unfreeze NODE") + " for each; with several clusters add --cluster NAME"
 	}
 	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
 		return o.TestBMC() + " shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))

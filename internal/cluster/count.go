@@ -302,13 +302,13 @@ const deletionSeen = time.Minute
 func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a Candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if r.Manual == nil && withoutFile(r.CheckID) == withoutFile(a.Draft.CheckID) && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+		if r.Manual == nil && withoutFile(r.CheckID) == withoutFile(a.Draft.CheckID) && (DeletesOnly(r) && r.Step == remediate.Reprovision || rs.isWithin(r, limits.DeletionTimeout, now) && rs.isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}
 	if o := a.Draft.Origin; o != nil && o.Controller != "" {
 		of := controllerOf(a.Draft.Target.MachineAPI, a.Draft.Target.Namespace, o.Controller)
-		s := rs.deletionsOf(of, known.lastGood[of])
+		s := rs.deletionsOf(of, known.lastGood[of], now)
 		d.Last, d.FailedReplacements = s.last, s.failed
 		if o.NeverReady && s.replaces(*o) {
 			d.FailedReplacements++
@@ -323,8 +323,8 @@ func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard
 func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Time) (inProgress, overdue []remediate.Run) {
 	for _, r := range rs.byID {
 		switch {
-		case r.MachineDeletedAt().IsZero() || !isDisappearing(l, r, now):
-		case isWithin(r, timeout, now):
+		case r.MachineDeletedAt().IsZero() || !rs.isDisappearing(l, r, now):
+		case rs.isWithin(r, timeout, now):
 			inProgress = append(inProgress, *r)
 		default:
 			overdue = append(overdue, *r)
@@ -333,21 +333,31 @@ func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Ti
 	return inProgress, overdue
 }
 
+// deletedAt is when a run has let its Machine be deleted; zero: it has not. A time to come was written by a clock
+// that was ahead: the deletion is no later than the end of the run. // I15
+func (rs runs) deletedAt(r *remediate.Run, now time.Time) time.Time {
+	at := r.MachineDeletedAt()
+	if at.After(now) {
+		at = times.Sooner(at, rs.endedAt(r, now))
+	}
+	return at
+}
+
 // isWithin says whether a run has asked for the deletion of its Machine, and the timeout of
 // that is not over.
-func isWithin(r *remediate.Run, timeout time.Duration, now time.Time) bool {
-	at := r.MachineDeletedAt()
+func (rs runs) isWithin(r *remediate.Run, timeout time.Duration, now time.Time) bool {
+	at := rs.deletedAt(r, now)
 	return !at.IsZero() && now.Before(at.Add(timeout))
 }
 
 // isDisappearing says whether the Machine of a run that asked for its deletion still exists and
 // is to be deleted, or whether the Node of that Machine exists. Another Machine or Node of the
 // same name is neither.
-func isDisappearing(l *policy.Ledger, r *remediate.Run, now time.Time) bool {
+func (rs runs) isDisappearing(l *policy.Ledger, r *remediate.Run, now time.Time) bool {
 	t := &r.Target
 	if m := l.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil && m.UID == t.MachineUID {
 		// Otherwise it was refused, or taken back because the Machine has recovered.
-		return m.Deleting || m.OwnerRemediated != "" || r.Step == remediate.Reprovisioned && isWithin(r, deletionSeen, now)
+		return m.Deleting || m.OwnerRemediated != "" || r.Step == remediate.Reprovisioned && rs.isWithin(r, deletionSeen, now)
 	}
 	n := l.Node(t.Node)
 	return n != nil && n.UID != "" && (n.UID == t.NodeUID || n.UID == r.NewNodeUID)
@@ -363,10 +373,10 @@ type deletions struct {
 
 // deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
 // newest of its Machines was created that is known to have been Ready.
-func (rs runs) deletionsOf(of controller, lastGood time.Time) (s deletions) {
+func (rs runs) deletionsOf(of controller, lastGood, now time.Time) (s deletions) {
 	var ended []*remediate.Run // with the deletion of a Machine
 	for _, r := range rs.byID {
-		at := r.MachineDeletedAt()
+		at := rs.deletedAt(r, now)
 		if at.IsZero() || r.Origin == nil || controllerOf(r.Target.MachineAPI, r.Target.Namespace, r.Origin.Controller) != of {
 			continue
 		}
@@ -380,7 +390,7 @@ func (rs runs) deletionsOf(of controller, lastGood time.Time) (s deletions) {
 	}
 	failed := map[string]bool{} // by UID: one Machine may need several runs
 	for _, r := range ended {
-		if r.Origin.NeverReady && s.replaces(*r.Origin) && r.MachineDeletedAt().After(lastGood.Add(createdSlack)) {
+		if r.Origin.NeverReady && s.replaces(*r.Origin) && rs.deletedAt(r, now).After(lastGood.Add(createdSlack)) {
 			failed[r.Target.MachineUID] = true
 		}
 	}

@@ -275,7 +275,7 @@ func TestFailedReplacements(t *testing.T) {
 			for _, r := range c.ended {
 				rs.byID[r.ID] = &r
 			}
-			s := rs.deletionsOf(controllerOf(policy.OpenShiftMachineAPI, "ns", "u"), c.lastGood)
+			s := rs.deletionsOf(controllerOf(policy.OpenShiftMachineAPI, "ns", "u"), c.lastGood, after(99))
 			assert.Equal(t, c.want, s.failed)
 			assert.Equal(t, c.replaces, s.replaces(remediate.Origin{Created: after(50)}))
 			assert.False(t, s.replaces(remediate.Origin{}), "a creation time that is unknown")
@@ -339,6 +339,36 @@ func TestDeletionsInProgress(t *testing.T) {
 			_, overdue := b.Runs.disappearing(b.Objects.ledger, b.Options.Limits.Now().Guards.DeletionTimeout, c.now)
 			assert.Len(t, overdue, c.overdue)
 		})
+	}
+}
+
+// A deletion that a wrong clock dated a year ahead, as its order or only as the end of a run that found its Machine being deleted, counts
+// from when it was seen, or, where nobody saw it, from when this instance began to lead: it keeps no other deletion waiting for
+// the year, and hides no replacement that failed. // I15, L4
+func TestDeletionAtATimeToComeCountsFromWhenItWasSeen(t *testing.T) {
+	year := time.Now().AddDate(1, 0, 0)
+	ordered := deleted(1, year, noon, false)
+	found := ordered
+	found.Intent = remediate.Intent{}
+	for name, ended := range map[string]remediate.Run{"ordered": ordered, "found being deleted": found} {
+		begun := ended
+		begun.Step, begun.Ended = remediate.Reprovision, time.Time{}
+		for when, before := range map[string]remediate.Run{"seen": begun, "not seen": ended} {
+			b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: 30 * time.Minute}, remediate.Limits{})}, noon)
+			b.Objects.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &policy.Node{Name: "n-1", UID: "node-1"}})
+			require.NoError(t, b.Runs.BeginLeadership([]remediate.Run{before}))
+			b.Runs.Put(ended)
+			replacement := Candidate{Draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine,
+				Target: remediate.Target{Namespace: "ns", MachineAPI: policy.OpenShiftMachineAPI}, Origin: &remediate.Origin{Controller: "u", Created: time.Now(), NeverReady: true}}}
+			for since, inProgress := range map[time.Duration]int{0: 1, time.Hour: 0} {
+				now := time.Now().Add(since)
+				d := b.Runs.countDeletions(b.Objects.ledger, b.Objects.replacements, b.Options.Limits.Now().Guards, replacement, now)
+				assert.Equal(t, []int{inProgress, 1}, []int{d.InProgress, d.FailedReplacements}, "%s, %s, %s later", name, when, since)
+				assert.InDelta(t, since, now.Sub(d.Last), float64(time.Minute), name)
+				_, overdue := b.Runs.disappearing(b.Objects.ledger, b.Options.Limits.Now().Guards.DeletionTimeout, now)
+				assert.Len(t, overdue, 1-inProgress, name)
+			}
+		}
 	}
 }
 

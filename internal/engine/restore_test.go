@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -48,6 +49,12 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		r := stands(t, e, remediate.Held, "RestoreFailed")
 		assert.Contains(t, r.Note, "denied the request")
 		assert.NotContains(t, r.Note, "\x1b")
+
+		changed := fmt.Errorf("restore Node n-1: %w", remediate.ErrChanged)
+		u.refusal.Store(&changed)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
+		time.Sleep(20 * time.Minute)
+		assert.Contains(t, stands(t, e, remediate.Held, "RestoreFailed").Note, "denied the request", "the kubelet's change says less")
 		require.NotEmpty(t, must.Do(state.Backups(t.Context(), store, r.ID))(t))
 
 		u.refusal.Store(nil)

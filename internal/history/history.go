@@ -140,7 +140,7 @@ func (h *History) restart(e audit.Entry) {
 
 // deviceIn is the device and the host that an event of the BMC health check names: "BMC DEVICE of HOST is ...".
 func deviceIn(message string) string {
-	for _, mark := range []string{" is not dependable", " is dependable again"} {
+	for _, mark := range []string{" is not dependable", " is dependable again", " is not checked any more"} {
 		if name, _, found := strings.Cut(message, mark); found {
 			return strings.TrimPrefix(name, "BMC ")
 		}

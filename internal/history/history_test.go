@@ -172,6 +172,14 @@ func TestRefusedReasons(t *testing.T) {
 	assert.Len(t, got, 6)
 }
 
+// A BMC that leaves the inventory while it is not dependable has an outage that ends then: nobody has looked since.
+func TestOutageOfABMCEndsWithIt(t *testing.T) {
+	r := reported(day, Now{}, began(-1440), entry(0, sweep.EventBMC, why("BMCAuth"), says("BMC ipmi://a of n-1 is not dependable: x")),
+		entry(20, sweep.EventBMC, says("BMC ipmi://a of n-1 is not checked any more: it has left the inventory")))
+	require.Len(t, r.BMCs.Outages, 1)
+	assert.Equal(t, []any{"ipmi://a of n-1", 1200.0, false}, []any{r.BMCs.Outages[0].Device, r.BMCs.Outages[0].TotalSeconds, r.BMCs.Outages[0].Lasts})
+}
+
 // After a restart what is still so is told again. What is not, ended when nobody looked.
 func TestRestart(t *testing.T) {
 	restart := func(m, used float64) audit.Entry {

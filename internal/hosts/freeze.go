@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,20 +80,38 @@ func (f *Freezes) add(ctx context.Context, s state.Store, r remediate.Run, class
 // on returns why a target must not be switched off. why is "" if it may. class is the class of its
 // BMC, "" if that is not known.
 func (f *Freezes) on(t remediate.Target, class string) (code reason.Code, why string) {
+	list := f.standing(t, class)
+	switch {
+	case len(list) == 0:
+		return "", ""
+	case isAbout(list[0], t):
+		return reason.Frozen, fmt.Sprintf("run %s at %s: %s", list[0].RunID, list[0].At.Format(time.RFC3339), list[0].Reason)
+	}
+	hosts := map[string]bool{}
+	for _, each := range list {
+		hosts[each.Host] = true
+	}
+	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q said Off about living hosts: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
+}
+
+// standing lists the freezes that keep a target from being switched off: one that is about it, or those of its class, if they are of
+// more than one host.
+func (f *Freezes) standing(t remediate.Target, class string) (list []state.Freeze) {
 	hosts := map[string]bool{}
 	for _, each := range f.table.All() {
 		switch {
 		case !each.Active():
 		case isAbout(each, t):
-			return reason.Frozen, fmt.Sprintf("run %s at %s: %s", each.RunID, each.At.Format(time.RFC3339), each.Reason)
+			return []state.Freeze{each}
 		case class != "" && each.Class == class:
+			list = append(list, each)
 			hosts[each.Host] = true
 		}
 	}
 	if len(hosts) < 2 {
-		return "", ""
+		return nil
 	}
-	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q said Off about living hosts: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
+	return list
 }
 
 // isAbout reports whether a freeze is about a target: about its host, under any of its names, its
@@ -163,13 +182,17 @@ func (c *Cluster) Frozen(t remediate.Target) (code reason.Code, why string) {
 	if !c.hosts.Freezes.table.Any(state.Freeze.Active) { // the usual case
 		return "", ""
 	}
-	class := ""
+	return c.hosts.Freezes.on(t, c.hosts.Freezes.classOf(t))
+}
+
+// classOf is the class of a target's BMC; "" if it is not known.
+func (f *Freezes) classOf(t remediate.Target) (class string) {
 	for _, host := range hostNames(t) {
-		if class = c.hosts.catalog.class(host); class != "" {
+		if class = f.class(host); class != "" {
 			break
 		}
 	}
-	return c.hosts.Freezes.on(t, class)
+	return class
 }
 
 // hostNames are the names that a target's host may have: the one that was found for its run, or
@@ -198,7 +221,7 @@ func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, er
 		c.emit(o.Event("unfreezes " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of()}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of() + c.hosts.Freezes.elsewhere(t)}
 	}
 	c.hosts.wakeAll()
 	if err != nil {
@@ -206,4 +229,26 @@ func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, er
 	}
 	_, why := c.Frozen(t)
 	return order.Outcome{Still: why}, nil
+}
+
+// elsewhere says which freezes of others keep a target frozen that has none to release, and how they end; "" if none do.
+func (f *Freezes) elsewhere(t remediate.Target) string {
+	const most = 4 // as many hosts as somebody reads
+	class := f.classOf(t)
+	_, why := f.on(t, class)
+	if why == "" {
+		return ""
+	}
+	var commands []string
+	for _, each := range f.standing(t, class) {
+		commands = append(commands, wire.Order{Cluster: each.Cluster, Node: cmp.Or(each.Node, each.Host)}.Command("bmc unfreeze")+" --reason WHY")
+	}
+	slices.Sort(commands)
+	commands = slices.Compact(commands)
+	more := ""
+	if len(commands) > most {
+		more = fmt.Sprintf("; and for %d more hosts", len(commands)-most)
+		commands = commands[:most]
+	}
+	return " itself, but it is frozen all the same: " + why + ". Repair that, then run " + strings.Join(commands, "; ") + more
 }

@@ -16,7 +16,7 @@ func Node(fields map[string]any) (policy.Node, error) {
 	info := status.child("nodeInfo")
 	n := policy.Node{
 		Labels: policy.LabelsOf(meta.labels("labels")), Annotations: meta.textMap("annotations"),
-		Deleting:   !meta.time("deletionTimestamp").IsZero(),
+		Created: meta.time("creationTimestamp"), Deleting: !meta.time("deletionTimestamp").IsZero(),
 		ProviderID: spec.text("providerID"),
 		SystemUUID: info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
 	}

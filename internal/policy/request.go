@@ -220,12 +220,38 @@ func (l *Ledger) requestSubject(q *Request) (x Subject, refused refusal) {
 	case named && !l.mayName(q, &x):
 		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck made the request for Node %s from a template in namespace %s; "+
 			"let one do that, or add the namespace to clusters[].requestNamespaces", q.targetName(), q.Namespace)}
+	case isForFormer(q, &x):
+		refused = refusal{reason.TargetChanged, fmt.Sprintf("the request is older than the Node or Machine that has the name %s now, so it was for the one before; "+
+			"if this one needs a power cycle, delete the request and make a new one", q.targetName())}
 	case !named && m != nil && m.Suspended != "":
 		refused = refusal{reason.Paused, m.Suspended}
 	case !named && m != nil && q.NodeName != "" && q.NodeName != m.NodeName && !q.OnManagementAPI:
 		refused = refusal{reason.NodeMismatch, fmt.Sprintf("the request names Node %s, and its Machine %s has Node %q", q.NodeName, m.Key(), m.NodeName)}
 	}
 	return x, refused
+}
+
+// isForFormer reports whether a request that only names its target was made before that was: it is for the one that
+// had the name before. The new one may be a host that joins, and is not Ready yet. Where the request has the
+// finalizer, its run has begun, and may itself have let the Node register anew. // I2, I4
+func isForFormer(q *Request, x *Subject) bool {
+	_, owned := q.machineOwner()
+	switch {
+	case q.Kind == MachineRequestKind || owned || q.Power.HasFinalizer || q.Created.IsZero():
+		return false
+	case x.Node != nil:
+		return x.Node.Created.After(q.Created)
+	}
+	return x.Machine != nil && x.Machine.Created.After(q.Created)
+}
+
+// machineOwner is the Machine that owns a request; false if none does.
+func (q *Request) machineOwner() (Owner, bool) {
+	at := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Kind == "Machine" })
+	if at < 0 {
+		return Owner{}, false
+	}
+	return q.Owners[at], true
 }
 
 // findSubject finds the target of a request. named: only the name of its Node says so.
@@ -286,11 +312,10 @@ func (w *tables) isBeside(q *Request, m *Machine) bool {
 func (l *Ledger) requestMachine(q *Request) (found *Machine, owned bool) {
 	name, uid := q.Name, q.UID
 	if q.Kind != MachineRequestKind {
-		at := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Kind == "Machine" })
-		owned = at >= 0
-		switch {
+		var o Owner
+		switch o, owned = q.machineOwner(); {
 		case owned:
-			name, uid = q.Owners[at].Name, q.Owners[at].UID
+			name, uid = o.Name, o.UID
 		case q.NodeName != "":
 			return nil, false
 		default:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,41 @@ func TestRequestThatOnlyNamesItsNode(t *testing.T) {
 		if !c.trusted {
 			assert.Equal(t, []reason.Code{reason.RequestNotTrusted}, list[0].Target.Refusals, name)
 			assert.Contains(t, list[0].Target.Message, "requestNamespaces", name)
+		}
+	}
+}
+
+// A name says nothing about whose it was when a request was made. The host of one that was reinstalled or replaced
+// since is not power-cycled while it joins. A Machine that owns the request, or an annotation on it, is of one UID;
+// and whoever holds the request has begun a run, which may itself have let the Node be new. // I4
+func TestRequestForWhatHadTheNameBefore(t *testing.T) {
+	byCheck := Request{Name: "x", NodeName: "n-2", TemplateName: "power", Owners: ownedByCheck("metal", "ku")}
+	change := func(f func(*Request)) Request { q := byCheck; f(&q); return q }
+	for name, c := range map[string]struct {
+		request Request
+		refused bool
+	}{
+		"by a NodeHealthCheck":                         {byCheck, true},
+		"by hand, for the Node":                        {Request{Name: "x", NodeName: "n-1"}, true},
+		"by hand, for the Machine":                     {Request{Name: "m-1"}, true},
+		"by hand, for a Machine without a Node":        {Request{Name: "m-2"}, true},
+		"also if it asks for a Node that is Ready":     {change(func(q *Request) { q.Power = &PowerRequest{ReadyNodes: true} }), true},
+		"of a Machine, by its UID":                     {Request{Name: "m-1", Owners: owner("mu")}, false},
+		"with the finalizer of the run that has begun": {change(func(q *Request) { q.Power = &PowerRequest{HasFinalizer: true} }), false},
+	} {
+		c.request.Created = requestedAt.Add(-time.Minute)
+		for made, refused := range map[time.Time]bool{c.request.Created.Add(time.Second): c.refused, c.request.Created: false, {}: false} {
+			l := askedLedger(t, c.request)
+			for _, n := range []string{"n-1", "n-2"} {
+				anew := *l.Node(n)
+				anew.Created = made
+				l.Apply(requestedAt, put(&anew))
+			}
+			l.Apply(requestedAt, put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-2", UID: "mu2", Created: made}))
+			found := l.Requested(false, requestedAt)[0].Target
+			assert.Equal(t, refused, slices.Equal(found.Refusals, []reason.Code{reason.TargetChanged}), "%s: %v", name, found.Refusals)
+			assert.Equal(t, !refused, found.Acts(), name)
+			assert.Equal(t, refused, strings.Contains(found.Message, "older than"), "%s: %s", name, found.Message)
 		}
 	}
 }

@@ -271,6 +271,7 @@ type Owner struct {
 // Node is what policy and the guards need of a Node.
 type Node struct {
 	Name, UID   string
+	Created     time.Time
 	Labels      Labels
 	Annotations map[string]string
 	Conditions  Conditions

@@ -246,7 +246,8 @@ const (
 const (
 	// PowerForbidden: the host may not be switched off: its owner forbids it, its BMC has lied, or it is there twice.
 	PowerForbidden Code = "PowerForbidden"
-	// TargetChanged: fresh reads show another Node, machine, Machine, BareMetalHost or cluster than the decision was made on.
+	// TargetChanged: fresh reads show another Node, machine, Machine, BareMetalHost or cluster than the decision was made on;
+	// or a request is older than what has the name of its target now.
 	TargetChanged Code = "TargetChanged"
 	// Recovered: the fresh objects do not ask for the run any more.
 	Recovered Code = "Recovered"

@@ -48,6 +48,8 @@ func TestStepOneOnAWord(t *testing.T) { // I26
 		{"a witness that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.Power.Contradicted = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"the Lease moved: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"the Node is Ready: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"over the whole time: left off", PowerOff, sec, quietly(func(r *Run, s *Observation) { r.Started = ago(2*time.Hour + 1) }), Held, Nothing, "RunTimeout"},
+		{"over the whole time, and reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { r.Started, s.Power.State = ago(2*time.Hour+1), bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"paused: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
 		{"contested: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Contested = Yes }), Held, Nothing, "Contested"},
 		{"contest unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Contested = CannotTell }), PowerOff, Nothing, ""},
@@ -96,6 +98,9 @@ func TestStepTwoOnAWord(t *testing.T) { // I26
 		{"a lost hold is set first", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, Nothing, ""},
 		{"reads On: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"the Lease moved: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"over the whole time, and the Lease moved: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) {
+			r.Started, s.Lease.ResourceVersion = ago(2*time.Hour+1), "v2"
+		}), Held, Nothing, "ConfirmedOffContradicted"},
 		{"the Lease cannot be read: waits", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
 		{"the Node is Ready: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"another Node of that name: no BMC has lied", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},

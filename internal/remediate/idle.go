@@ -148,9 +148,12 @@ func endAtRest(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 }
 
 // runTimedOut ends a run whose whole time is over; if the Node was not isolated, with the host
-// back On.
-func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
+// back On. A contradicted confirmation leaves nothing off, however late that is seen. // I26
+func runTimedOut(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	const note = "the run took longer than power.runTimeout"
+	if why := confirmationContradicted(r, s); why != "" {
+		return holdContradicted(r, why, now)
+	}
 	if r.Intervened && r.Isolated.IsZero() {
 		return abandon(r, reason.RunTimeout, note, Held, now)
 	}

@@ -1,12 +1,17 @@
 package remediate
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/times"
 )
+
+// ErrChanged is the error of a restore that failed only because somebody changed the Node meanwhile, as its kubelet does. It says nothing
+// about what the next one will find.
+var ErrChanged = errors.New("the Node was changed meanwhile")
 
 // Answer is the answer of a read to a question; the zero value is "could not tell".
 type Answer uint8
@@ -133,7 +138,7 @@ type Observation struct {
 	// ReadBack are the keys of the backup that are on the Node, or that the API server's answer to the
 	// last restore showed on it. Those that the record has already may be left out.
 	ReadBack []string
-	// RestoreError says why the API server refused the last restore.
+	// RestoreError says why the API server refused the last restore, or the one before, if only ErrChanged kept the last one from it.
 	RestoreError string
 	// Paused: a person paused fenced or holds this target, or this daemon never switches
 	// the target off, or the clock is wrong. // I13, I16, I23

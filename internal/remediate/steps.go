@@ -59,7 +59,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	// run stopped on its way back to On.
 	comingOn := r.Step == PowerOn && (s.Power.State != bmc.On || s.Power.Partial || r.Level > 0)
 	if late && !comingOn && r.Abandon == "" && !r.Step.Idle() {
-		return runTimedOut(r, now)
+		return runTimedOut(r, s, now)
 	}
 	switch r.Step {
 	case PowerOff:

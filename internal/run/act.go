@@ -78,8 +78,13 @@ func (w *worker) act(ctx context.Context, d decision) {
 	case remediate.RestoreTargetNode:
 		var keys []string
 		keys, err = w.r.opt.Kube.Restore(ctx, w.run, d.backups)
+		before := w.restored
 		w.restored = restored{nodeUID: w.run.NewNodeUID, keys: keys}
-		if err != nil { // an admission webhook may have written the text
+		switch {
+		case err == nil:
+		case errors.Is(err, remediate.ErrChanged) && before.nodeUID == w.run.NewNodeUID && before.refusal != "": // that says more
+			w.restored.refusal = before.refusal
+		default: // an admission webhook may have written the text
 			w.restored.refusal = bmc.Printable(err.Error(), maxRefusal)
 		}
 	default:

@@ -224,7 +224,7 @@ type Kube interface {
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
 	// Restore gives the Node that has registered for a run what the backups have and it lacks, except
 	// the keys that are in r.Restored for it. It returns the saved keys that an answer of the API server
-	// showed on the Node, also beside an error. // I21
+	// showed on the Node, also beside an error. remediate.ErrChanged: the Node changed meanwhile. // I21
 	Restore(ctx context.Context, r remediate.Run, backups [][]byte) (readBack []string, err error)
 	// Act does one other write of a run, which is not SendOff, SendOn or BackupNode. It is
 	// idempotent: what is done already is no error. If a write finds another UID or, for the

@@ -29,7 +29,8 @@ const (
 )
 
 // EventBMC is the type of the events of the sweep. An event with a Reason means
-// that a device is no longer dependable, one without that it is dependable again.
+// that a device is no longer dependable, one without that it is dependable again or not
+// checked any more.
 const EventBMC = "BMC"
 
 // entry is one device of the inventory: its schedule and its results. Sweep.mu
@@ -151,19 +152,22 @@ func (e *entry) recordSuccess(a answer) {
 // dependabilityEvent returns the event to publish, if any.
 func (e *entry) dependabilityEvent() *event.Event {
 	bad := e.failures >= dependableFailures
-	if bad == e.reportedBad {
+	if bad == e.reportedBad || e.gone {
 		return nil
 	}
 	e.reportedBad = bad
-	ev := &event.Event{Type: EventBMC, Cluster: e.subject.cluster, Node: e.subject.node}
 	if !bad {
-		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.bare.Name)
-		return ev
+		return e.event("is dependable again")
 	}
 	code, why := failure(e.last)
+	ev := e.event("is not dependable: " + why)
 	ev.Reason = code
-	ev.Message = fmt.Sprintf("BMC %s of %s is not dependable: %s", e.device(), e.subject.bare.Name, why)
 	return ev
+}
+
+// event is one about the device. Package history finds the name of the device before these words.
+func (e *entry) event(says string) *event.Event {
+	return &event.Event{Type: EventBMC, Cluster: e.subject.cluster, Node: e.subject.node, Message: fmt.Sprintf("BMC %s of %s %s", e.device(), e.subject.bare.Name, says)}
 }
 
 // failure returns why a fence could not rely on the result of a poll; "" if it

@@ -74,6 +74,7 @@ type Sweep struct {
 	inventoryRead bool            // the inventory has been read
 	unusable      []hosts.Subject // hosts without a device that could be polled
 	plan          *schedule
+	ended         []event.Event // of devices that are gone; not published yet
 }
 
 // hostID identifies a host of the inventory. Its name begins with its cluster.
@@ -130,6 +131,13 @@ func (s *Sweep) followInventory(ctx context.Context) {
 		again := cmp.Or(s.opt.Every, idleRefresh)
 		if !s.updateInventory(ctx, round) {
 			again = emptyRefresh
+		}
+		s.mu.Lock()
+		news := s.ended
+		s.ended = nil
+		s.mu.Unlock()
+		for _, ev := range news {
+			s.opt.OnEvent(ev)
 		}
 		if ctx.Err() == nil {
 			s.wakeLoop()
@@ -245,7 +253,7 @@ func (s *Sweep) updateInventory(ctx context.Context, round int) (whole bool) {
 	for id, h := range s.hosts {
 		if h.round != round {
 			for _, e := range h.list {
-				e.gone = true
+				s.remove(e)
 			}
 			delete(s.hosts, id)
 		}
@@ -295,12 +303,22 @@ func (s *Sweep) updateHost(whole hosts.Subject, now time.Time, round int) *host 
 		}
 	}
 	for _, e := range known {
-		e.gone = !slices.Contains(h.list, e)
+		if !slices.Contains(h.list, e) {
+			s.remove(e)
+		}
 	}
 	for _, e := range h.list {
 		e.subject = h.subject
 	}
 	return h
+}
+
+// remove takes a device out of the inventory. What was reported of it ends: nobody looks at it any more. The caller holds mu.
+func (s *Sweep) remove(e *entry) {
+	e.gone = true
+	if e.reportedBad {
+		s.ended = append(s.ended, *e.event("is not checked any more: it has left the inventory, or its host has no BMC that can be used"))
+	}
 }
 
 // isCorrected reports whether a device has other credentials now, or may be sent its password by now, so that it is to be polled soon.

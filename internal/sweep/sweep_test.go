@@ -214,6 +214,37 @@ func TestInventoryIsReadAfterAReload(t *testing.T) {
 	})
 }
 
+// What was reported of a device ends when the device leaves the inventory: nobody looks at it any more, so nothing else would end it. A poll
+// that is under way then reports nothing after that.
+func TestReportOfADeviceEndsWithIt(t *testing.T) {
+	w := newWorld()
+	for n := range 3 {
+		w.host(n).err = failing(bmc.KindRefused)
+	}
+	w.run(t, func(t *testing.T) {
+		w.wait(5 * every)
+		require.Len(t, w.events, 3)
+		w.change(func() {
+			w.subjects = w.subjects[:2]
+			d := w.subjects[0].Host.Levels[0].Devices[0]
+			d.Endpoint.Host = "bmc-9"
+			w.subjects[0].Host.Levels = []bmc.Level{{Devices: []bmc.Device{d}}}
+			w.machines["bmc-9"] = &machine{uuid: w.machines["bmc-0"].uuid}
+		})
+		w.wait(every)
+		require.Len(t, w.events, 5)
+		gone := map[string]event.Event{}
+		for _, e := range w.events[3:] {
+			assert.Equal(t, []any{EventBMC, reason.Code(""), "prod"}, []any{e.Type, e.Reason, e.Cluster})
+			gone[e.Node] = e
+		}
+		assert.Contains(t, gone["n-0"].Message, "BMC ipmi://bmc-0:623 of prod/n-0 is not checked any more")
+		assert.Contains(t, gone["n-2"].Message, "BMC ipmi://bmc-2:623 of prod/n-2 is not checked any more")
+		w.wait(time.Hour)
+		assert.Len(t, w.events, 5, "once")
+	})
+}
+
 func TestWithoutAnIntervalNothingIsSwept(t *testing.T) {
 	w := newWorld()
 	m := w.host(1)

@@ -58,7 +58,7 @@ func sizeOf(n *corev1.Node) int {
 func PolicyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
 		Name: n.Name, UID: string(n.UID), Labels: nodeLabels(n), Annotations: sharedMap(ruleAnnotations(n.Annotations)),
-		Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
+		Created: policy.Bounded(n.CreationTimestamp.Time), Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(labels.Set(n.Labels)),
 	}

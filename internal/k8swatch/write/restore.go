@@ -212,7 +212,7 @@ func (w *Runs) Restored(run remediate.Run, backups [][]byte, live *corev1.Node) 
 	return s.on(live), missing(s, live, run.Isolation).empty(), nil
 }
 
-// Restore gives the new Node what the old one had. A conflict is an error; the
+// Restore gives the new Node what the old one had. A conflict is an error, remediate.ErrChanged; the
 // next step finds what is still missing. It returns the saved keys that an answer of
 // the API server showed on the Node, also beside an error: their owner may take them
 // off before the next look. // I21
@@ -232,8 +232,19 @@ func (w *Runs) Restore(ctx context.Context, run remediate.Run, backups [][]byte)
 	if ch := missing(s, n, run.Isolation); !ch.empty() {
 		n, err = restoreNode(ctx, cl, n, ch)
 	}
+	if apierrors.IsConflict(err) {
+		err = changedMeanwhile{err}
+	}
 	return s.on(n), err
 }
+
+// changedMeanwhile is the error of a conflict.
+type changedMeanwhile struct{ error }
+
+// Is makes it a remediate.ErrChanged.
+func (changedMeanwhile) Is(target error) bool { return target == remediate.ErrChanged }
+
+func (c changedMeanwhile) Unwrap() error { return c.error }
 
 // restoreNode writes a change, and returns the Node as the last answer showed it.
 func restoreNode(ctx context.Context, cl *client.Conn, n *corev1.Node, ch change) (*corev1.Node, error) {
@@ -242,7 +253,11 @@ func restoreNode(ctx context.Context, cl *client.Conn, n *corev1.Node, ch change
 	case err == nil:
 		return changed, nil
 	case mayWriteParts(ctx, err):
-		return restoreParts(ctx, cl, n, ch.parts())
+		n, partly := restoreParts(ctx, cl, n, ch.parts())
+		if apierrors.IsConflict(partly) { // the kubelet has changed the Node meanwhile: what the API server has refused says more
+			return n, err
+		}
+		return n, partly
 	}
 	return n, err
 }

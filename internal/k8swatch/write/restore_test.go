@@ -2,6 +2,7 @@ package write
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -404,4 +405,37 @@ func TestRestoreOfAStaleNodeConflicts(t *testing.T) {
 	_, err := patchNode(ctx, dial(t, c).Work.API(), old, missing(s, old, remediate.IsolateDelete), "restore")
 	require.True(t, apierrors.IsConflict(err), "%v: what it was worked out from is no more", err)
 	require.NotContains(t, must.Do(nodes.Get(ctx, name, metav1.GetOptions{}))(t).Labels, "rack")
+}
+
+// A restore that fails only because the Node changed meanwhile says so. One that was refused, and whose parts fail because the
+// Node changed meanwhile, says what was refused.
+func TestRestoreTellsAConflictFromARefusal(t *testing.T) {
+	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"u2","resourceVersion":"9"}}`
+	backup := []byte(`{"metadata":{"name":"n","uid":"u1","labels":{"a":"1"},"annotations":{"b":"2"}}}`)
+	run := toDelete
+	run.NewNodeUID = "u2"
+	for name, c := range map[string]struct {
+		first  int // the status of the first write, which is the whole
+		reason metav1.StatusReason
+	}{
+		"only changed":       {http.StatusConflict, metav1.StatusReasonConflict},
+		"refused, then that": {http.StatusForbidden, metav1.StatusReasonForbidden},
+	} {
+		writes := 0
+		runs := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method != http.MethodPatch:
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, node)
+			case writes == 0:
+				writes++
+				k8stest.Status(w, c.first, string(c.reason), "n")
+			default:
+				k8stest.Status(w, http.StatusConflict, "Conflict", "n")
+			}
+		})
+		_, err := runs.Restore(t.Context(), run, [][]byte{backup})
+		assert.Equal(t, c.reason, apierrors.ReasonForError(err), name)
+		assert.Equal(t, c.reason == metav1.StatusReasonConflict, errors.Is(err, remediate.ErrChanged), name)
+	}
 }
