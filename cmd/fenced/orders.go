@@ -157,9 +157,9 @@ func disarmMessage(o wire.Order, out order.Outcome) string {
 		return out.Unchanged + ": nothing changed"
 	}
 	if o.Cluster == "" { // the only one
-		return "disarmed: fenced begins no run by itself; open runs go on"
+		return "disarmed: fenced begins nothing by itself; open runs bring their hosts back, and only those that an admin ordered go on"
 	}
-	return "disarmed" + o.InClusters() + ": fenced begins no run by itself; open runs go on"
+	return "disarmed" + o.InClusters() + ": fenced begins nothing by itself; open runs bring their hosts back, and only those that an admin ordered go on"
 }
 
 func armMessage(o wire.Order, out order.Outcome) string {
