@@ -273,7 +273,7 @@ func groupMessage(o wire.Order, out order.Outcome, done string) string {
 func abortMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Asked != "":
-		return "record " + o.Run + " is given up: fenced looks no more after " + out.Asked + "; if that object exists, nobody else acts on its target until you have deleted it"
+		return "record " + o.Run + " is ended: fenced no longer watches " + out.Asked + "; while that object exists nothing acts on its target, so delete it when its remediator has stopped"
 	case o.AsIs:
 		return "run " + o.Run + " is closed, and its host stays as it is"
 	}

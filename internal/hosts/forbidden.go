@@ -110,13 +110,13 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
 	if why := c.EntryRefused(t); why != "" {
-		return reason.InvalidHost, "the entry of hosts.d is refused by now: " + why
+		return reason.InvalidHost, "the entry of hosts.d is refused now: " + why
 	}
 	if r.Manual == nil && c.Protected(t) {
-		return reason.Protected, "hosts.d says by now that it is protected"
+		return reason.Protected, "hosts.d says now that it is protected"
 	}
 	if why := (*c.hosts.listed.Load()).Unread(); why != "" && r.Manual == nil && !r.TouchedHost() {
-		return reason.FilesRefused, "hosts.d may say by now that it is protected: " + why // I13, I18
+		return reason.FilesRefused, "hosts.d may say now that it is protected: " + why // I13, I18
 	}
 	return "", ""
 }

@@ -92,7 +92,7 @@ func (f *Freezes) on(t remediate.Target, class string) (code reason.Code, why st
 	if len(hosts) < 2 {
 		return "", ""
 	}
-	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q said Off about living hosts: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
+	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q read Off while their hosts ran: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
 }
 
 // isAbout reports whether a freeze is about a target: about its host, under any of its names, its
