@@ -40,8 +40,8 @@ func newFenceCommand(c *cli) *cobra.Command {
 
 The command first shows the target, its pods and its BMC, the effect and the gates
 that do not pass, then asks for the node's name on the terminal; --yes skips the
-prompt (admin only). With --dry-run it asks every gate and the BMC, and stops; who
-may only look may do that. In mode observe an admin may fence a node without arming.
+prompt (admin only). With --dry-run it asks every gate and the BMC, and stops; viewers
+may do that. In mode observe an admin may fence a node without arming.
 If a run already fences the node, the order joins it. With --off-only the host stays
 off and the run stays Held until fencectl unfence.
 
@@ -49,8 +49,8 @@ With --machine the order is about a Machine, which may have no Node. Then there 
 nothing to isolate: the host is powered off and on once.
 
 With --wait the exit status is 0 if the run is done, 1 if it is Held and a person is
-needed, 3 if a gate aborted it, and 6 after --timeout. A Waiting run is waited for,
-because it goes on by itself: give --timeout.`,
+needed, 3 if a gate aborted it, and 6 after --timeout. It also waits for a Waiting
+run, which goes on by itself: give --timeout to bound that.`,
 		Args: o.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.prompted(cmd.Context(), args, o, wire.Order{Verb: wire.Fence, OffOnly: o.offOnly}, "to fence it", func(r wire.OrderResult) *goal {

@@ -63,7 +63,7 @@ var verbGroups = []struct {
 	title string
 	verbs []string
 }{
-	{"Look", []string{"status", "ui", "explain", "plan", "timeline", "history", "report", "events", "check-config", "bmc", "audit", "simulate"}},
+	{"Look", []string{"status", "nodes", "ui", "explain", "plan", "timeline", "history", "report", "events", "check-config", "bmc", "audit", "simulate"}},
 	{"Act", []string{"fence", "unfence", "retry", "confirm-off"}},
 	{"Stop, and go on", []string{"pause", "resume", "hold", "release", "abort"}},
 	{"Set up", []string{"init", "arm", "disarm", "log-level", "export", "import", "support-bundle", "version"}},

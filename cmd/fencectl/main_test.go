@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,16 @@ func TestEveryVerbHasTwoExamples(t *testing.T) {
 		cmd, _, err := root.Find(strings.Fields(path))
 		require.NoError(t, err, path)
 		assert.Equal(t, "fencectl "+path, cmd.CommandPath(), "an example of what is no verb")
+	}
+}
+
+// TestEveryVerbHasAHeading: a verb without one stands below "Additional Commands", where nobody looks for it.
+func TestEveryVerbHasAHeading(t *testing.T) {
+	root := newRoot(&cli{})
+	for _, verb := range root.Commands() {
+		if !verb.Hidden && !slices.Contains([]string{"help", "completion", "dial-stdio"}, verb.Name()) {
+			assert.NotEmpty(t, verb.GroupID, verb.Name())
+		}
 	}
 }
 

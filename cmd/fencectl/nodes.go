@@ -15,19 +15,19 @@ func newNodesCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
 		Short: "list every node: its state, the checks that cover it, its BMC, and whether it could be fenced",
-		Long: `List every Node: how it is, which checks cover it, which BMC switches its power, and
+		Long: `List every Node: its state, which checks cover it, which BMC switches its power, and
 whether fenced could fence it now. Machines without a Node are listed if a check covers
 them or if they have a host. So is a Node that fenced has deleted, until its run ends.
 
 STATE is the most urgent of: Held (its run needs a person), Remediating, Waiting (its run
-waits), Blocked (a check wants it remediated, and something forbids it), Unseen (fenced does not
-see its cluster now: "fencectl status" says why), Unhealthy,
-OnHold (a person or a quarantine keeps it from being fenced), Unfenceable, Healthy,
-Uncovered (no check covers it). -o wide adds its zone and its rack, from the labels
+waits), Blocked (a check wants it remediated, and something forbids it), Unseen (fenced
+does not see its cluster now: "fencectl status" says why), Unhealthy, OnHold (a person or
+a quarantine keeps it from being fenced), Unfenceable, Healthy, Uncovered (no check covers
+it). -o wide adds its zone and its rack, from the labels
 that guards.zoneKey and guards.rackKey name.
 
 FENCEABLE is yes, no, unknown (its BMC was not checked since the daemon started), or
-"not asked" (its checks ask for something else than its power).
+"not asked" (its checks do not ask for a power cycle).
 
 The exit status is 2 if a check covers a node that could not be fenced, if no check
 covers any node of a cluster, or if fenced has not seen a cluster since it started.`,

@@ -52,7 +52,7 @@ The hold takes effect at once. If fenced cannot save it, the answer says so, and
 fenced tries again. A new hold never shortens an existing one; release that first.
 
 GROUP is one of --selector KEY=VALUE,..., --zone ZONE and --all-in-rack RACK. The order
-then holds each Node that has the labels now, also one that fenced has deleted, with one
+then holds each Node that has the labels now, even one that fenced has deleted, with one
 end for all. A Node that gets the labels or joins later is not held: give the order
 again. A Machine without a Node has no labels; hold it by its name. The answer lists
 every Node; --dry-run lists them and changes nothing. If no Node has the labels, the
@@ -72,8 +72,8 @@ earlier runs no longer count. To end the freeze of a BMC that reported a false O
 use fencectl bmc unfreeze.
 
 GROUP is one of --selector KEY=VALUE,..., --zone ZONE and --all-in-rack RACK. The order
-then ends the holds that fencectl hold began with the same labels, also those of Nodes
-that have other labels by now. A Node that somebody held by its name, or with other
+then ends the holds that fencectl hold began with the same labels, even on Nodes whose
+labels have changed since. A Node that somebody held by its name, or with other
 labels, stays held, and one in quarantine stays there: the answer says which, and why.
 --dry-run lists them and changes nothing.`,
 		}},
@@ -89,7 +89,7 @@ was fenced with --off-only, or whose run is Waiting or Held. If the Node is not
 isolated yet, the run stops.
 
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
---timeout. A Waiting run is waited for: give --timeout.`,
+--timeout. It also waits for a Waiting run: give --timeout to bound that.`,
 		}},
 		{verb: wire.Abort, arg: "RUN", machine: true, asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
 			Use: "abort RUN|NODE|--machine NAMESPACE/NAME --reason WHY",
@@ -105,14 +105,14 @@ and does nothing else. A Waiting or Held run continues as with fencectl unfence.
 With --as-is (admin) a Waiting or Held run ends at once. The host stays in its present
 state, and fenced does not bring it back.
 
-In place of a run, RUN may be the record of another remediator that fenced asked, as
-explain names it: with --as-is fenced gives the record up, leaves the object as it is,
-and lets others act on its target once that object is gone. This is refused while the
-object exists, or while nobody knows; with --yes it is done all the same: make sure
-first that the other remediator does not switch the host any more.
+RUN may also be the record of a request to another remediator, as explain names it:
+with --as-is fenced ends the record, leaves the object of the request as it is, and
+lets others act on the target once that object is gone. This is refused while the
+object exists, or while fenced cannot tell; --yes ends the record nevertheless: first
+make sure that the other remediator does not switch the host any more.
 
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
---timeout. A Waiting run is waited for: give --timeout.`,
+--timeout. It also waits for a Waiting run: give --timeout to bound that.`,
 		}},
 		{verb: wire.Retry, arg: "RUN", machine: true, goal: &goal{fromHeld: true}, command: &cobra.Command{
 			Use: "retry RUN|NODE|--machine NAMESPACE/NAME --reason WHY",
@@ -127,7 +127,8 @@ asks every gate again, or at step 3 if its Node is isolated already. If it has u
 its attempts, it gets one more. The order is refused while the run could not continue.
 
 With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if a
-gate aborted it, and 6 after --timeout. A Waiting run is waited for: give --timeout.`,
+gate aborted it, and 6 after --timeout. It also waits for a Waiting run: give --timeout
+to bound that.`,
 		}},
 		{verb: wire.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
 			Use: "pause --reason WHY [--for 2h|--until 18:00] [--cluster NAME]",
@@ -166,8 +167,8 @@ it is removed: run systemctl start fenced-resume.`,
 			),
 			Short: "undo arm (admin)",
 			Long: `Undo arm in a cluster in mode observe: fenced evaluates and explains, but begins no
-run by itself. Open runs go on, also those that are Waiting and were ordered by an
-admin; fencectl abort RUN ends one.
+run by itself. Open runs send no further Off, delete no Machine, and bring their hosts
+back. Only runs that an admin ordered go on; fencectl abort RUN ends one.
 
 In mode evaluate or respond disarm stops nothing and is refused (exit 3). To stop
 fencing there, use fencectl pause, or write mode: observe and restart fenced.`,

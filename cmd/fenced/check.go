@@ -93,7 +93,7 @@ func checkServiceUser(cfg config.Config) (warnings []string, err error) {
 		}
 	})
 	if err != nil { // a container may forbid it
-		warnings = append(warnings, "it is not known what the user of the daemon may read: "+err.Error())
+		warnings = append(warnings, "what the user of the daemon may read could not be found out: "+err.Error())
 	}
 	return warnings, errors.Join(errs...)
 }

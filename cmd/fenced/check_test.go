@@ -384,7 +384,7 @@ func TestMoveAsRootTouchesNothingElse(t *testing.T) {
 		out, err = moved(base, "--export", again)
 		require.Error(t, err, name)
 		require.Contains(t, out, name)
-		require.Contains(t, out, "no whole export; remove it yourself")
+		require.Contains(t, out, "not a whole export; remove it")
 		require.NoError(t, os.Remove(again))
 		ownedBy(t, roots, 0, 0o644)
 		text := must.Do(os.ReadFile(roots))(t)

@@ -363,17 +363,17 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		"resumed in all clusters, but fencing is still stopped: cluster c is paused":                                      {wire.Resume, order.Outcome{Still: "cluster c is paused"}},
 		"n-1 is no longer held":           {wire.Release, order.Outcome{}},
 		"n-1 is released from quarantine": {wire.Release, order.Outcome{Quarantine: true}},
-		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":                                                        {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
-		"run r-1 is closed, and its host stays as it is":                                                                                                    {wire.Abort, order.Outcome{}},
-		"record r-1 is given up: fenced looks no more after Reboot ns/n-1; if that object exists, nobody else acts on its target until you have deleted it": {wire.Abort, order.Outcome{Asked: "Reboot ns/n-1"}},
-		"disarmed: fenced begins no run by itself; open runs go on":                                                                                         {wire.Disarm, order.Outcome{}},
-		"cluster c is not armed: nothing changed":                                                                                                           {wire.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
+		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":                                                                     {wire.Release, order.Outcome{Still: "in quarantine: restless"}},
+		"run r-1 is closed, and its host stays as it is":                                                                                                                 {wire.Abort, order.Outcome{}},
+		"record r-1 is ended: fenced no longer watches Reboot ns/n-1; while that object exists nothing acts on its target, so delete it when its remediator has stopped": {wire.Abort, order.Outcome{Asked: "Reboot ns/n-1"}},
+		"disarmed: fenced begins nothing by itself; open runs bring their hosts back, and only those that an admin ordered go on":                                        {wire.Disarm, order.Outcome{}},
+		"cluster c is not armed: nothing changed":                                                                                                                        {wire.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
 	} {
 		assert.Equal(t, want, orders[c.verb].outcome(wire.Order{Verb: c.verb, Node: "n-1", Run: "r-1", AsIs: true}, c.out))
 	}
 	for verb, want := range map[wire.Verb]string{
 		wire.Pause: "paused in cluster lab", wire.Resume: "resumed in cluster lab; the quiet period begins",
-		wire.Disarm: "disarmed in cluster lab: fenced begins no run by itself; open runs go on",
+		wire.Disarm: "disarmed in cluster lab: fenced begins nothing by itself; open runs bring their hosts back, and only those that an admin ordered go on",
 	} {
 		assert.Equal(t, want, orders[verb].outcome(wire.Order{Verb: verb, Cluster: "lab"}, order.Outcome{}), "FENCED_CLUSTER may have named it, and nobody thinks of that")
 	}

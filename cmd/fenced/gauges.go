@@ -75,7 +75,7 @@ func newGauges(status func() []engine.ClusterStatus, tally func() (map[sweep.Gro
 	g.expected = describe("fenced_check_targets", "Targets that a check counts.", checkLabels...)
 	g.healthy = describe("fenced_check_healthy", "Healthy targets of a check.", checkLabels...)
 	g.allowed = describe("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels...)
-	g.devices = describe("fenced_bmc_devices", "BMCs and outlets by what the newest look came to.", "cluster", "driver", "state")
+	g.devices = describe("fenced_bmc_devices", "BMCs and outlets by the result of the newest reading.", "cluster", "driver", "state")
 	g.doubtful = describe("fenced_bmc_not_dependable", "BMCs and outlets that a fence could not rely on.", "cluster")
 	return g
 }

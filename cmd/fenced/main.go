@@ -60,11 +60,11 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	file := flags.String("config", config.DefaultFile, "configuration file; conf.d/*.yaml beside it is merged over it")
 	check := flags.Bool("check-config", false, "check the configuration files and exit")
 	flags.BoolVar(check, "t", false, "short for --check-config")
-	reload := flags.Bool("reload", false, "check the configuration files, have the daemon take them in, and wait for that: for systemctl reload")
+	reload := flags.Bool("reload", false, "check the configuration files, make the daemon load them, and wait for the result; systemctl reload runs this")
 	var m move
-	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; over bbolt no daemon may run")
-	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
-	look := flags.Bool("survey", false, "for fencectl init: read which cluster to look at from standard input, and print what is there; changes nothing")
+	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; with state.engine bbolt, stop the daemon first")
+	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; stop the daemon first")
+	look := flags.Bool("survey", false, "used by fencectl init: read from standard input which cluster to look at, and print what is there; changes nothing")
 	show := flags.Bool("version", false, "print the version and exit")
 	var set []string
 	flags.Func("set", "override one key, for example --set guards.quietPeriod=0s (repeatable)", func(key string) error {

@@ -181,7 +181,7 @@ func (m *metrics) measureState(e *engine.Engine, s *sweep.Sweep) {
 // measureLog adds what the log lost.
 func (m *metrics) measureLog(lost func() int) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_log_lost_total",
-		Help: "Log lines dropped because the journal, or who reads stderr, did not take them."}, func() float64 { return float64(lost()) }))
+		Help: "Log lines dropped because the journal, or whatever reads stderr, did not accept them."}, func() float64 { return float64(lost()) }))
 }
 
 // measureReport adds the Kubernetes Events that were not written.

@@ -69,7 +69,7 @@ func writeExport(path string, write func(io.Writer) (int, error)) (n int, err er
 
 func removePart(path string) error {
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("%w\nhint: what is there is no whole export; remove it yourself", err)
+		return fmt.Errorf("%w\nhint: the file is not a whole export; remove it", err)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func removePart(path string) error {
 // exportFailed adds the hint for a file that exists already.
 func exportFailed(err error) error {
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("export the state: %w\nhint: name another file; none is written over", err)
+		return fmt.Errorf("export the state: %w\nhint: name a file that does not exist: an export overwrites none", err)
 	}
 	return fmt.Errorf("export the state: %w", err)
 }

@@ -157,9 +157,9 @@ func disarmMessage(o wire.Order, out order.Outcome) string {
 		return out.Unchanged + ": nothing changed"
 	}
 	if o.Cluster == "" { // the only one
-		return "disarmed: fenced begins no run by itself; open runs go on"
+		return "disarmed: fenced begins nothing by itself; open runs bring their hosts back, and only those that an admin ordered go on"
 	}
-	return "disarmed" + o.InClusters() + ": fenced begins no run by itself; open runs go on"
+	return "disarmed" + o.InClusters() + ": fenced begins nothing by itself; open runs bring their hosts back, and only those that an admin ordered go on"
 }
 
 func armMessage(o wire.Order, out order.Outcome) string {
@@ -273,7 +273,7 @@ func groupMessage(o wire.Order, out order.Outcome, done string) string {
 func abortMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Asked != "":
-		return "record " + o.Run + " is given up: fenced looks no more after " + out.Asked + "; if that object exists, nobody else acts on its target until you have deleted it"
+		return "record " + o.Run + " is ended: fenced no longer watches " + out.Asked + "; while that object exists nothing acts on its target, so delete it when its remediator has stopped"
 	case o.AsIs:
 		return "run " + o.Run + " is closed, and its host stays as it is"
 	}

@@ -282,7 +282,7 @@ func (rc *runCluster) ModeForbids(r remediate.Run) string {
 	return "mode " + f.Mode + " does not allow this run"
 }
 
-const orderTooOld = "the order is older than ten minutes and nothing came of it; give it again"
+const orderTooOld = "the order is more than ten minutes old and had no effect; give it again"
 
 // isOrderOld says whether a run that has isolated nothing began by an order that is older than orderFresh.
 func isOrderOld(r remediate.Run, now time.Time) bool {

@@ -119,7 +119,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	var saved remediate.Run
 	if err != nil {
 		if event.PerhapsRecorded(err) { // I24
-			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the start may be in the audit log all the same: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the audit log may have the start nevertheless: " + err.Error()})
 		}
 		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
 	} else if err = c.TakeSlot(ctx, r); err == nil {

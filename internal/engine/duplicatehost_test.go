@@ -269,7 +269,7 @@ func TestForgedMachineFencesNobody(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			untouched(t, w, e)
 			why := refused(t, reason.NodeNotOwned)(e.Fence(t.Context(), wire.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason}))
-			assert.Contains(t, why, "it has not the annotation machine.openshift.io/machine: tenant/x (it names ns/m-1)")
+			assert.Contains(t, why, "it lacks the annotation machine.openshift.io/machine: tenant/x (it names ns/m-1)")
 			w.Do(func(s *fake.State) {
 				if q := s.Asked["x"]; q != nil {
 					told := s.Told[q.UID]

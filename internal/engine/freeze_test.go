@@ -176,7 +176,7 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 		refused(t, reason.ClassFrozen)(e.Fence(t.Context(), byHand))
 		err := unfreeze(t, e, byHand)
 		refusedFor(t, err, reason.NotFrozen)
-		assert.ErrorContains(t, err, `no freeze stands on n-1 itself, but it is frozen all the same: BMCs of "dell poweredge 6.10" said Off about living hosts: c/other-0, c/other-1.`)
+		assert.ErrorContains(t, err, `no freeze stands on n-1 itself, but it is frozen all the same: BMCs of "dell poweredge 6.10" read Off while their hosts ran: c/other-0, c/other-1.`)
 		assert.ErrorContains(t, err, "fencectl bmc unfreeze other-0 --cluster c --reason WHY; fencectl bmc unfreeze other-1 --cluster c --reason WHY")
 
 		require.NoError(t, unfreeze(t, e, byHandAt("other-1")))

@@ -147,6 +147,39 @@ func TestOwnHostIsFoundByItsPin(t *testing.T) {
 	}
 }
 
+// Another machine had the name of this host's Node, and was deleted: nothing tells any more on which host the Machine of that name is.
+// The name is the last that is known of this host, so nobody is asked for it, also after a start. // I13
+func TestOwnHostIsFoundByItsLastName(t *testing.T) {
+	for name, own := range map[string]string{"this host": hostUUID, "another host": "4c4c4544-0042-3510-8054-b4c04f4d8888"} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetReady("True")
+			options := func(o *engine.Options) { o.Own = hosts.Own{UUIDs: []string{own}} }
+			_, _, stop := start(t, w, store, options)
+			time.Sleep(2 * time.Second)
+			w.Do(func(s *fake.State) {
+				s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID = otherUUID })
+			})
+			time.Sleep(2 * time.Second)
+			stop()
+			handOver := handingOver(w)
+			w.RemoveNode()
+			e := running(t, w, store, func(o *engine.Options) { options(o); handOver(o) })
+			time.Sleep(5 * time.Minute)
+			if own != hostUUID {
+				assert.NotEmpty(t, others(w))
+				return
+			}
+			gate(t, e, reason.OwnHost)
+			assert.Empty(t, others(w))
+			w.Do(func(s *fake.State) { // this host comes back under another name
+				s.ChangeNode("other-1", func(n *fake.Node) { n.SystemUUID = own })
+			})
+			time.Sleep(5 * time.Minute)
+			assert.NotEmpty(t, others(w))
+		})
+	}
+}
+
 // A daemon that takes over a cluster may find an open run on its own host. It does nothing
 // destructive there, at any step of the run, and lets the run end. // I13
 func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {

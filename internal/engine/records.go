@@ -57,7 +57,7 @@ func (e *Engine) runResync(ctx context.Context) error {
 			pause, follow = resyncRetry, time.After(resyncRetry)
 		}
 		if told.News(err != nil) && ctx.Err() == nil {
-			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read from the store what other instances have written, which is tried again every second: " + err.Error()})
+			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read what other instances have written to the store; it is tried again every second: " + err.Error()})
 		}
 		select {
 		case <-ctx.Done():

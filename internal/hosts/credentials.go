@@ -175,7 +175,7 @@ func (r MetalRules) refuse(h bmc.Host) *reason.Refusal {
 			case d.Endpoint.Plain && !r.PlainHTTP:
 				why = "the password would go in the clear: use https, or set bareMetalHosts.plainHTTP in fenced.yaml"
 			case d.Endpoint.Protocol == bmc.ProtocolRedfish && d.TLS.InsecureSkipVerify && !r.Unverified:
-				why = "it wants no certificate verified, so anybody could be sent the password:" +
+				why = "it disables the verification of the certificate, so the password could go to anybody:" +
 					" write the host into hosts.d with tls.ca or tls.pinSHA256, or set bareMetalHosts.unverified in fenced.yaml"
 			}
 			if why != "" {

@@ -74,7 +74,7 @@ func (h *Hosts) forbidden(c *Cluster, s *Subject) (list []reason.Refusal) {
 	if s.Err == nil {
 		add(reason.NotEnrolled, c.unenrolled(s))
 	}
-	add(reason.OwnHost, h.own.isAny(c.opt.View.Node(s.Node), all, t.SystemUUID))
+	add(reason.OwnHost, c.OwnHost(c.opt.View.Node(s.Node), t))
 	return list
 }
 
@@ -96,9 +96,14 @@ func (c *Cluster) unenrolled(s *Subject) string {
 
 // OwnHost returns why a target is the host that this daemon runs on, "" if it is not. n is its
 // Node, or nil. The Node may be gone: then the system UUIDs that it showed identify it, and so does
-// its BMC. // I13
+// its BMC. If nothing identifies it, the name of its Node counts, if this host was last seen under it: another
+// machine may have had the name meanwhile. // I13
 func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) string {
-	return c.hosts.own.isAny(n, names(t.Cluster, t), append(uuids, t.SystemUUID)...)
+	why := c.hosts.own.isAny(n, names(t.Cluster, t), append(uuids, t.SystemUUID)...)
+	if why == "" && n == nil && t.SystemUUID == "" {
+		why = c.hosts.own.wasNamed(t)
+	}
+	return why
 }
 
 // OffLimits returns why this daemon must not switch off the host of an open run, and which gate
@@ -110,13 +115,13 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
 	if why := entryRefused(entries, c.opt.Name, t); why != "" {
-		return reason.InvalidHost, "the entry of hosts.d is refused by now: " + why
+		return reason.InvalidHost, "the entry of hosts.d is refused now: " + why
 	}
 	if r.Manual == nil && isProtected(entries, c.opt.Name, t) {
-		return reason.Protected, "hosts.d says by now that it is protected"
+		return reason.Protected, "hosts.d says now that it is protected"
 	}
 	if why := entries.Unread(); why != "" && r.Manual == nil && !r.TouchedHost() {
-		return reason.FilesRefused, "hosts.d may say by now that it is protected: " + why // I13, I18
+		return reason.FilesRefused, "hosts.d may say now that it is protected: " + why // I13, I18
 	}
 	return "", ""
 }
@@ -143,16 +148,16 @@ func (c *Cluster) NoteNodes(ctx context.Context, changes []policy.Change) {
 }
 
 // save stores the system UUID of this host's Node, if that is of this cluster. What another Node says of itself takes its place only once
-// the Node of the record shows that it is on another machine. // I13
+// the Node of the record shows that it is on another machine. Until then its name stays in the record: it is the last that this host had. // I13
 func (o *ownHost) save(ctx context.Context, c *Cluster) {
 	p, _, err := o.catalog.pins.get(o.record)
 	before := p
 	if name, here := strings.CutPrefix(p.Node, c.opt.Name+"/"); here {
 		if n := c.opt.View.Node(name); n != nil && o.isAnother(n, p.SystemUUID) {
-			p.Node, p.SystemUUID = "", ""
+			p.SystemUUID = ""
 		}
 	}
-	if node, uuid := o.seenAs(p.Node); uuid != "" && (node == p.Node || p.Node == "") {
+	if node, uuid := o.seenAs(p.Node); uuid != "" && (node == p.Node || p.SystemUUID == "") {
 		p.Node, p.SystemUUID = node, uuid
 	}
 	if p == before || !c.opt.Lead.Leads() {
@@ -425,6 +430,17 @@ func (o *ownHost) isUUID(uuid string) string {
 	}
 	if is {
 		return "the system UUID is that of this host's own Node"
+	}
+	return ""
+}
+
+// wasNamed returns why a target whose Node is gone may be this host: the Node had the name under which this host was seen last. It is ""
+// if it had another name. // I13
+func (o *ownHost) wasNamed(t remediate.Target) string {
+	for _, record := range [...]string{o.record, defaultOwnRecord} {
+		if p, _, _ := o.catalog.pins.get(record); t.Node != "" && p.Node == t.Cluster+"/"+t.Node {
+			return "this host was last seen as Node " + t.Node + ", which is gone"
+		}
 	}
 	return ""
 }

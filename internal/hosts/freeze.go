@@ -91,7 +91,7 @@ func (f *Freezes) on(t remediate.Target, class string) (code reason.Code, why st
 	for _, each := range list {
 		hosts[each.Host] = true
 	}
-	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q said Off about living hosts: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
+	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q read Off while their hosts ran: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
 }
 
 // standing lists the freezes that keep a target from being switched off: one that is about it, or those of its class, if they are of

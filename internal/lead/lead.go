@@ -115,7 +115,7 @@ func (l *Lead) begin(ctx context.Context, claim state.Claim) *Leadership {
 			break
 		}
 		if failing.News(true) && ctx.Err() == nil {
-			l.emit(event.Failed, "", "take the cluster over, which is tried again until it can be done: "+err.Error())
+			l.emit(event.Failed, "", "take the cluster over; it is tried again until it succeeds: "+err.Error())
 		}
 		select {
 		case <-ctx.Done():

@@ -124,13 +124,13 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 	case o.Owns(m, n):
 		return NotOwned{}
 	case m.namesOther(n):
-		return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s with the UID %s, and the Node of this name has %s and does not name the Machine: it has not %s%s; "+
+		return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s with the UID %s, and the Node of this name has %s and does not name the Machine: it lacks %s%s; "+
 			"correct the nodeRef, or, if the Node is its, add the annotation", m.Key(), n.Name, m.NodeUID, n.UID, annotationFor(m), n.otherMachine(m))}
 	case n == nil:
 		return NotOwned{SpareNode: o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
 			"so nothing shows that the Node was its; if it was, add namespace %s to clusters[].namespaces", m.Key(), m.NodeName, m.Namespace)}
 	}
-	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it has not %s%s; correct the nodeRef, "+
+	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it lacks %s%s; correct the nodeRef, "+
 		"or, if the Node is its, add namespace %s to clusters[].namespaces", m.Key(), n.Name, annotationFor(m), n.otherMachine(m), m.Namespace)}
 }
 

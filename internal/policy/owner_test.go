@@ -53,7 +53,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 	}{
 		"the annotation of OpenShift":        {func(_ *Machine, n *Node) { n.OpenShiftMachine = "ns/m" }, Rules{}, ""},
 		"the annotations of the Cluster API": {func(m *Machine, n *Node) { m.APIVersion, n.ClusterMachine = ClusterAPIV1Beta1, "ns/m" }, Rules{}, ""},
-		"those of another API":               {func(_ *Machine, n *Node) { n.ClusterMachine = "ns/m" }, Rules{}, "it has not the annotation machine.openshift.io/machine: ns/m;"},
+		"those of another API":               {func(_ *Machine, n *Node) { n.ClusterMachine = "ns/m" }, Rules{}, "it lacks the annotation machine.openshift.io/machine: ns/m;"},
 		"a providerID of its own namespace": {func(m *Machine, n *Node) {
 			m.ProviderID, n.ProviderID = "baremetalhost:///ns/h", "baremetalhost:///ns/h/u"
 		}, Rules{}, ""},
@@ -64,7 +64,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 		"nothing":             {func(*Machine, *Node) {}, Rules{}, "Machine ns/m names Node n, and the Node does not name it"},
 		"another is named":    {func(_ *Machine, n *Node) { n.OpenShiftMachine = "prod/o" }, Rules{}, "(it names prod/o)"},
 		"nothing of the Cluster API": {func(m *Machine, _ *Node) { m.APIVersion = ClusterAPIV1Beta2 }, Rules{},
-			"it has not the annotations cluster.x-k8s.io/cluster-namespace: ns and cluster.x-k8s.io/machine: m"},
+			"it lacks the annotations cluster.x-k8s.io/cluster-namespace: ns and cluster.x-k8s.io/machine: m"},
 		"the administrator":                        {func(*Machine, *Node) {}, Rules{Namespaces: []string{"a", "ns"}}, ""},
 		"the administrator, of another namespace":  {func(*Machine, *Node) {}, Rules{Namespaces: []string{"a"}}, "does not name it"},
 		"the administrator, of the management API": {func(m *Machine, _ *Node) { m.APIVersion = ClusterAPIV1Beta2 }, Rules{ManagementNamespace: "ns"}, ""},
@@ -147,7 +147,7 @@ func TestForgedNodeRefActsOnNothing(t *testing.T) {
 		x := resultIn(t, l, "tenant")
 		assert.Equal(t, []string{"tenant/x", "w-2", string(Unhealthy)}, []string{x.Machine, x.Node, string(x.Verdict)}, "which target a check has is up to its API family")
 		assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals)
-		assert.Contains(t, x.Message, "Machine tenant/x names Node w-2, and the Node does not name it: it has not the annotation machine.openshift.io/machine: tenant/x (it names prod/w-2)")
+		assert.Contains(t, x.Message, "Machine tenant/x names Node w-2, and the Node does not name it: it lacks the annotation machine.openshift.io/machine: tenant/x (it names prod/w-2)")
 	}
 }
 

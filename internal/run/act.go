@@ -299,7 +299,7 @@ func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, w
 	}
 	next, _, _ = remediate.Next(w.run, again.seen, now)
 	w.keepHeld(next) // its reason may not be observed again // I5, I26
-	return d, "it took long, and a fresh look asks for something else"
+	return d, "saving took long, and a fresh look asks for another action"
 }
 
 // isStale reports whether what an action was decided on is too old: the proof of off, if the

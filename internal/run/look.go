@@ -371,7 +371,7 @@ func (w *worker) unlockNode(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
 	defer cancel()
 	if err := w.r.opt.Kube.UnlockNode(ctx, w.run); err != nil { // it expires by itself
-		w.emit(event.Event{Type: event.Failed, Message: "let other remediators have the Node again: " + err.Error()})
+		w.emit(event.Event{Type: event.Failed, Message: "release medik8s' Lease on the Node: " + err.Error()})
 	}
 }
 

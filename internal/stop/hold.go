@@ -92,7 +92,7 @@ func (s *Stop) Release(ctx context.Context, o wire.Order) (order.Outcome, error)
 	}
 	switch {
 	case err != nil:
-		return order.Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
+		return order.Outcome{}, fmt.Errorf("save the release; it stays held: %w", err)
 	case !released:
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds " + o.Of() + ", and it is in no quarantine"}
 	}

@@ -84,7 +84,7 @@ func (s *Stop) Resume(ctx context.Context, o wire.Order) (order.Outcome, error) 
 	}
 	err := s.Change(ctx, o.Cluster, func(r *state.Cluster) { clearPause(r, now) })
 	if err != nil && (s.stored(k) != stop{} || unsaved == stop{}) {
-		return order.Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)
+		return order.Outcome{}, fmt.Errorf("save the end of the pause; it stays paused: %w", err)
 	}
 	s.clusters.beQuiet(o.Cluster, now)
 	s.unsaved.drop(k, unsaved)

@@ -382,7 +382,7 @@ func (s *Stop) NoteUnread(kind state.Kind, err error) error {
 	if s.corrupt.note(kind, err) {
 		ev := event.Event{Type: event.Failed, Message: s.Corrupt()}
 		if ev.Message == "" {
-			ev = event.Event{Type: event.Internal, Message: "what forbids something can be read again; the quiet period begins"}
+			ev = event.Event{Type: event.Internal, Message: "every record of a pause, hold or freeze can be read again; the quiet period begins"}
 		}
 		s.clusters.beQuiet(state.AllClusters, time.Now())
 		s.opt.Emit(ev)
@@ -407,5 +407,5 @@ func (s *Stop) Corrupt() string {
 	for _, kind := range slices.Sorted(maps.Keys(c.errs)) {
 		texts = append(texts, strings.ReplaceAll(c.errs[kind].Error(), "\n", "; "))
 	}
-	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(texts, "; "), maxUnread)
+	return "everything is paused, because a record of a pause, hold or freeze cannot be read: " + bmc.Printable(strings.Join(texts, "; "), maxUnread)
 }

@@ -22,7 +22,7 @@ const (
 	FenceableYes      = "yes"
 	FenceableNo       = "no"
 	FenceableUnknown  = "unknown"   // its BMC is not known yet, or was not checked since the daemon started
-	FenceableNotAsked = "not asked" // its checks ask for something else than its power
+	FenceableNotAsked = "not asked" // its checks do not ask for a power cycle
 )
 
 // The states of a Node, the most urgent first. One that is in several has the first of them.
