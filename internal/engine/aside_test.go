@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -169,11 +170,16 @@ func TestHandOverWaitsForTheLastMomentOfARun(t *testing.T) {
 		p := newPair(t, w, store, on(map[string]string{"a": "other-0"}))
 		p.give("a")
 		time.Sleep(untilOff)
+		synctest.Wait() // the Off is sent: the last moment of the run has begun
 		w.Cluster.Handle("other-0").SetReadySince("Unknown", time.Now().Add(-time.Hour))
 		w.Do(func(s *fake.State) { s.Host("other-0").Kernel = fake.Dead })
 		waited := 0
-		for ; w.Isolations() == 0; waited++ {
-			require.True(t, p.engine["a"].Status()[0].Owner)
+		for ; ; waited++ {
+			owner := p.engine["a"].Status()[0].Owner // read first: the hand-over follows the isolation in the same moment
+			if w.Isolations() > 0 {
+				break
+			}
+			require.True(t, owner)
 			time.Sleep(time.Second)
 		}
 		require.Greater(t, waited, 8)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -291,6 +292,20 @@ func TestBMCThatCouldNotBeOpenedForAMomentIsAWitness(t *testing.T) {
 	})
 }
 
+// mended is a BMC that refuses the account until that is valid.
+type mended struct {
+	stranger
+	w     *world
+	valid func() bool
+}
+
+func (m mended) Read(ctx context.Context) (bmc.Reading, error) {
+	if m.valid() {
+		return m.w.bmc().Read(ctx)
+	}
+	return m.stranger.Read(ctx)
+}
+
 // A BMC that refused its account is a witness as soon as another password is known, or a health check was accepted. // I1
 func TestBMCWhosePasswordIsCorrectedIsAWitness(t *testing.T) {
 	for _, corrected := range []string{"here", "there"} {
@@ -310,17 +325,19 @@ func TestBMCWhosePasswordIsCorrectedIsAWitness(t *testing.T) {
 			password("right")
 			e, _ := enrolled(t, w, store, func(o *engine.Options) {
 				o.Open = func(d bmc.Device) (bmc.Power, error) {
+					valid := func() bool { return d.Password.Equal(bmc.NewSecret(accepted.Load().(string))) }
 					switch {
 					case d.Driver == bmc.DriverFenceAgent:
 						return p, nil
-					case d.Password.Equal(bmc.NewSecret(accepted.Load().(string))):
+					case valid():
 						return w.bmc(), nil
 					}
-					return stranger{}, nil
+					return mended{w: w, valid: valid}, nil
 				}
 			})
 			password("wrong")
 			await(t, func() bool { return len(p.Commands()) > 0 })
+			synctest.Wait() // a login that was refused before is recorded by then
 			if corrected == "here" {
 				password("right")
 			} else {
