@@ -142,7 +142,7 @@ echo "ok import: another directory"
 
 daemon ln -s /root/file $state
 refuses "refused, because it is a symbolic link" --export /root/part
-grep -q "no whole export; remove it yourself" /root/said
+grep -q "the file is not a whole export; remove it" /root/said
 rm /root/part $state
 echo "ok export: a link to root's file"
 
