@@ -233,8 +233,7 @@ func (c *Cluster) consider(ctx context.Context, a cluster.Candidate, now time.Ti
 		c.probes.get(a, now) // now: otherwise two checks with the same target could drop each other's probes for ever // L4
 		return time.Time{}
 	}
-	with := takeover{session: p.session, look: &p.look}
-	p.session = nil
+	with := takeover{session: c.probes.take(p), look: &p.look}
 	c.probes.drop(a.Key)
 	return c.startAsync(ctx, a, p.complete(c.model.Options.Draft, a.Check), with, now)
 }

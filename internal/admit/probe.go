@@ -209,12 +209,21 @@ func (ps *probes) dropAllBut(live map[string]bool) {
 
 // closeSession closes the session of a probe that was removed.
 func (ps *probes) closeSession(p *probe) {
-	if s := p.session; s != nil {
-		p.session = nil
+	if s := ps.take(p); s != nil {
 		if !ps.opt.Lead.Spawn(s.Close) {
 			s.Close(context.Background())
 		}
 	}
+}
+
+// take returns the session of a probe, nil if it has none any more: whoever takes it runs on it, or closes it, and nobody else does. The
+// leadership may end in the moment in which a run starts.
+func (ps *probes) take(p *probe) *power.Session {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	s := p.session
+	p.session = nil
+	return s
 }
 
 // retryAt is when a candidate whose gates failed is probed again.

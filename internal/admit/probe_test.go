@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
@@ -431,4 +432,22 @@ func TestVersionsOfALeaseAreDatedByTheirReader(t *testing.T) {
 		s.note(fmt.Sprint("n-", i), remediate.Lease{Known: true, ResourceVersion: "1"}, at(later+i), at(later+i))
 	}
 	assert.Len(t, s.byNode, 3, "n is forgotten")
+}
+
+// A run begins in the moment in which the leadership ends: one of both has the BMC session, so that no run sends on one that is closed.
+func TestSessionOfAProbeIsTakenOnce(t *testing.T) {
+	for range 100 {
+		ps, p := newProbes(Options{}, nil), &probe{session: &power.Session{}}
+		var taken atomic.Int32
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if ps.take(p) != nil {
+					taken.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, taken.Load())
+	}
 }
