@@ -246,12 +246,12 @@ func isForFormer(q *Request, x *Subject) bool {
 }
 
 // machineOwner is the Machine that owns a request; false if none does.
-func (q *Request) machineOwner() (Owner, bool) {
-	at := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Kind == "Machine" })
+func (r *Request) machineOwner() (Owner, bool) {
+	at := slices.IndexFunc(r.Owners, func(o Owner) bool { return o.Kind == "Machine" })
 	if at < 0 {
 		return Owner{}, false
 	}
-	return q.Owners[at], true
+	return r.Owners[at], true
 }
 
 // findSubject finds the target of a request. named: only the name of its Node says so.
