@@ -123,12 +123,16 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 		w.violate("I4", h.Name, "%s begins on a look that is %s old", c, age)
 	case seen.Contested != remediate.No:
 		w.violate("I22", h.Name, "%s begins although %s is at work", c, seen.Contender)
+	case r.Manual == nil && r.Attempt == 1 && !off && r.Request != nil && isOver(last.fresh.Request):
+		w.violate("I4", h.Name, "%s begins for request %s, and it was answered that this is over", c, r.Request.UID)
 	case r.Manual == nil && seen.Node.Ready == remediate.Yes:
 		w.violate("I4", h.Name, "%s begins although the Node is Ready", c)
 	case r.Manual == nil && seen.Node.Exists == remediate.Yes && seen.Node.UID != r.Target.NodeUID:
 		w.violate("I4", h.Name, "%s begins although the Node is another one", c)
 	}
-	w.auditRequestHeld(c, h, r)
+	if _, old := w.ledger.old[r.ID]; r.Attempt == 1 && !old { // auditAnother is about a later one: another request may ask for it
+		w.auditRequestHeld(c, h, r)
+	}
 	if r.Manual == nil {
 		w.auditStill(c, r, last, now)
 	}

@@ -252,9 +252,6 @@ func (w *World) auditStill(c *incarnation, r remediate.Run, seen looked, now tim
 	if why := c.notRequestedReason(r, now.Add(-seenWithin)); why != "" {
 		w.violate("I18", r.Target.Node, "%s begins, for %s: %s", c, r.CheckID, why)
 	}
-	if r.Request != nil && isOver(seen.fresh.Request) {
-		w.violate("I4", r.Target.Node, "%s begins for request %s, and it was answered that this is over", c, r.Request.UID)
-	}
 	n := seen.fresh.Node
 	if n == nil || r.Request != nil { // who asks decides when a Node is sick
 		return

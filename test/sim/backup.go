@@ -61,11 +61,12 @@ func (w *World) restore(b backup) {
 	w.crowd.stored = b.stored
 	old := w.ledger.durable()
 	w.ledger.rollBack(b.ledger)
-	for id, r := range before {
-		known, is := w.ledger.runs[id]
-		if is && known.Open() && !r.Open() {
+	for id, known := range w.ledger.runs { // also one that an older backup had lost meanwhile: its request was answered without it
+		if r, is := before[id]; known.Open() && (!is || !r.Open()) {
 			w.ledger.old[id] = now
 		}
+	}
+	for id, r := range before {
 		if at := old.isolated[id]; at.After(b.at) && r.Open() { // what was saved of its Node is lost
 			w.hostOf(r.Target.Node).Owned = fake.Owned{}
 		}
