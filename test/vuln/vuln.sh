@@ -1,5 +1,5 @@
 #!/bin/sh
-# Looks the code up in the database of known vulnerabilities: vuln.sh PACKAGES. GOVULNDB names a mirror of the database,
+# Looks the code up in the database of known vulnerabilities: vuln.sh PACKAGES; without any it only fetches govulncheck. GOVULNDB names a mirror of the database,
 # and GOVULNCHECK a govulncheck that is built already.
 # Exit status: 0 nothing is known, 3 something is, 75 the database cannot be reached and nothing was checked, else a failure.
 set -eu
@@ -9,6 +9,7 @@ db=${GOVULNDB:-https://vuln.go.dev}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 [ -n "${GOVULNCHECK:-}" ] || GOBIN=$tmp go install "$govulncheck" # not go run, which makes every exit status 1
+[ $# -gt 0 ] || exit 0
 look() {
 	status=0
 	"${GOVULNCHECK:-$tmp/govulncheck}" -db "$db" "$@" 2>"$tmp/stderr" || status=$?
