@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,36 @@ func TestRefusalOfILOWithoutItsText(t *testing.T) {
 	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Equal(t, 1, sim.Count(http.MethodPost, sessions))
+}
+
+// TestRefusalOfILO: iLO refuses a password with 400. After several of them it names the pause that it
+// enforces, and no longer the password. That is a refused account all the same.
+func TestRefusalOfILO(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bmc.Kind{
+		"UnauthorizedLoginAttempt":   bmc.KindAuth,
+		"LoginAttemptDelayed":        bmc.KindAuth,
+		"LoginAttemptDelayedSeconds": bmc.KindAuth,
+		"PropertyValueBadParam":      bmc.KindProtocol,
+	} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			var logins atomic.Int64
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					_, _ = w.Write([]byte(`{"Links":{"Sessions":{"@odata.id":"` + sessions + `"}}}`))
+					return
+				}
+				logins.Add(1)
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = w.Write([]byte(`{"error":{"code":"iLO.0.10.ExtendedInfo","@Message.ExtendedInfo":[{"MessageId":"iLO.2.18.` + id + `"}]}}`))
+			}))
+			defer srv.Close()
+			_, err := open(t, plainHost(t, srv), timing).Read(t.Context())
+			bmctest.Failed(t, err, want)
+			assert.EqualValues(t, 1, logins.Load())
+		})
+	}
 }
 
 // TestResetWhateverTheBody: the status of a reset says whether it was accepted, and a
