@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/common"
@@ -128,10 +129,21 @@ func (c *Client) markBasicRefused(err error) error {
 	return failf(bmc.KindSessions, "no session left, and Basic authentication is refused: %w", err)
 }
 
+// lateRefusal is the refusal of a login whose caller had stopped waiting.
+type lateRefusal struct {
+	uri string
+	at  time.Time
+	err error
+}
+
 // login creates a session. The request continues after ctx ends, because the
 // session in its answer must be deleted: BMCs have few sessions, and expire them
-// late.
+// late. If it is refused then, the next login learns it: another try would count
+// towards a lockout.
 func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error) {
+	if late := c.refusedLate.Swap(nil); late != nil && late.uri == uri && time.Since(late.at) < loginTimeout {
+		return nil, late.err
+	}
 	type answer struct {
 		session *gofish.Session
 		err     error
@@ -148,6 +160,8 @@ func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error)
 		case <-ctx.Done():
 			if session != nil {
 				c.abandon(ctx, session)
+			} else if err != nil && kindOf(c.loginError(err)).RefusesAccount() {
+				c.refusedLate.Store(&lateRefusal{uri, time.Now(), err})
 			}
 		}
 	}()

@@ -40,6 +40,8 @@ type Client struct {
 	// abandonedLogins has a channel for each; it closes when the session is
 	// deleted.
 	abandonedLogins []<-chan struct{}
+	// refusedLate is the newest refusal of such a login; nil without one.
+	refusedLate atomic.Pointer[lateRefusal]
 
 	auth         auth
 	basicRefused bool
