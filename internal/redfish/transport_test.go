@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -382,6 +383,40 @@ func TestNoCredentialInErrors(t *testing.T) {
 			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden })
 			_, err = c.Send(t.Context(), bmc.CommandOff)
 			check(err) // of the token
+		})
+	}
+}
+
+// TestNoTokenOfAnEndedSessionInErrors: the token of a session that the client has just given up is not
+// shown either, as the BMC may still take it. // I25
+func TestNoTokenOfAnEndedSessionInErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		read int // the status of a reading
+		fail func(*redfish.Client) error
+	}{
+		"refused": {http.StatusUnauthorized, func(c *redfish.Client) error { _, err := c.Read(t.Context()); return err }},
+		"cannot be ended": {http.StatusOK, func(c *redfish.Client) error {
+			bmctest.Read(t, c)
+			return c.Close(t.Context())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				status := tc.read
+				switch r.Method {
+				case http.MethodPost:
+					w.Header().Set("X-Auth-Token", "canary-o451")
+					w.Header().Set("Location", sessions+"/7")
+					status = http.StatusCreated
+				case http.MethodDelete:
+					status = http.StatusInternalServerError
+				}
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(`{"error":{"message":"You sent: ` + r.Header.Get("X-Auth-Token") + `"}}`))
+			}))
+			defer srv.Close()
+			err := tc.fail(open(t, plainHost(t, srv), timing))
+			require.ErrorContains(t, err, "You sent: [redacted]")
 		})
 	}
 }
