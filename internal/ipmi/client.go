@@ -327,7 +327,9 @@ func (c *Client) serialInsteadOfGUID(ctx context.Context, s *session) hostSerial
 	}
 	own, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout/3)
 	defer cancel()
-	ask := untilSilent(func(r request) (reply, error) { return s.command(own, r, false, func() {}) })
+	ask := untilSilent(func(r request) (reply, error) {
+		return s.command(own, r, true, func() {}) // the BMC has just answered in this session
+	})
 	read := hostSerial{session: s.serial, text: fru{ask}.serial()}
 	if ctx.Err() == nil { // else the caller ended it, and the BMC may report one yet // I8
 		c.serial = read

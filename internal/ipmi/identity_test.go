@@ -161,6 +161,21 @@ func TestInventoryThatIsSilent(t *testing.T) {
 	})
 }
 
+// An answer about the inventory that is lost is asked for again: the BMC knows the session. // I8
+func TestInventoryWithALostAnswer(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	var lose atomic.Bool
+	b := withoutGUID(t, func() string {
+		lose.Store(asked.Add(1) == 1)
+		return "SRV1"
+	})
+	relay := relayTo(t, b)
+	relay.Filter(losing(func(d ipmisim.Datagram) bool { return d.FromBMC && lose.Swap(false) }))
+	r := bmctest.Read(t, clientAt(t, relay.Addr()))
+	assert.Equal(t, "SRV1", r.Identity.Serial)
+}
+
 // A reading that its caller ends during the inventory does not hide the serial number from the next
 // one, which may be a run's for which a health check made way. // I8
 func TestInventoryThatIsInterrupted(t *testing.T) {
