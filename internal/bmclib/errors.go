@@ -3,6 +3,7 @@ package bmclib
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -25,7 +26,7 @@ func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) 
 	}
 	var cause error = bmc.SafeText(bmc.Scrubbed(text, maxText, c.device.Password.Reveal()))
 	if ended := ctx.Err(); ended != nil {
-		cause = errors.Join(cause, ended)
+		cause = fmt.Errorf("%w (%w)", cause, ended)
 	}
 	return &bmc.Error{Kind: kind, Op: op, Addr: c.device.String(), Sent: sent, Err: cause}
 }

@@ -65,7 +65,7 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	}
 	r := bmc.Reading{At: time.Now(), Session: c.session}
 	if r.State, r.Raw = status(end); r.State == bmc.Off {
-		c.confirmRawState(end, &r)
+		confirmRawState(end, &r)
 	}
 	if r.State == bmc.Off {
 		if err := c.confirmOff(ctx, &r); err != nil {
@@ -108,6 +108,7 @@ func (c *Client) act(ctx context.Context, action string) (result, bmc.Sent, erro
 	if _, never := errors.AsType[*startError](err); never {
 		return result{}, bmc.SentNo, err
 	}
+	end.agent = m
 	return end, bmc.SentMaybe, err
 }
 
@@ -121,10 +122,25 @@ func (c *Client) agent(ctx context.Context) (file, metadata, error) {
 	if err != nil && ctx.Err() == nil {
 		err = unsupported("%w", err)
 	}
-	if err == nil { // a link or a copy of the agent counts as the same
-		err = checkSwitchesPower(f.resolved, m.Name)
+	if err == nil {
+		err = c.checkNames(m)
 	}
 	return f, m, err
+}
+
+// checkNames refuses what the device must not be with the agent under any of its names.
+func (c *Client) checkNames(m metadata) error {
+	if err := checkSwitchesPower(m.names...); err != nil {
+		return err
+	}
+	for _, name := range m.names {
+		d := c.device
+		d.Agent = name
+		if _, why := d.ConfigError(); why != "" {
+			return unsupported("%s", why)
+		}
+	}
+	return nil
 }
 
 // Describe returns the agent as the model: all devices of an agent may report a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ type metadata struct {
 	Version    string      `xml:"version,attr"`
 	Parameters []parameter `xml:"parameters>parameter"`
 	Actions    []action    `xml:"actions>action"`
+	// names are all names of the agent: a link or a copy of an agent counts as the same.
+	names []string
 }
 
 type parameter struct {
@@ -163,6 +166,7 @@ func ask(ctx context.Context, f file) (metadata, error) {
 	if err != nil {
 		return metadata{}, err
 	}
+	m.names = []string{filepath.Base(f.path), filepath.Base(f.resolved), m.Name}
 	if m.Version == "" {
 		// ClusterLabs' own agents do not include it.
 		if v, err := run(ctx, command{path: f.path, args: []string{"--version"}, limit: maxOutput}); err == nil && v.code == 0 {

@@ -158,10 +158,20 @@ var rawStates = map[string]rawState{
 	"fence_lpar": {regexp.MustCompile(`(?m),state=([^,\r\n]*),`), "Not Activated"},
 }
 
+// rawState is that of the agent, under whatever name.
+func (m metadata) rawState() (rawState, bool) {
+	for _, name := range m.names {
+		if s, ok := rawStates[name]; ok {
+			return s, true
+		}
+	}
+	return rawState{}, false
+}
+
 // addDebug asks for the debug output of an agent in rawStates. That output would hold the
 // password, and agents also write it to the system log. // I25
-func addDebug(d bmc.Device, action string, values map[string]string) error {
-	if _, ok := rawStates[d.Agent]; !ok {
+func addDebug(d bmc.Device, m metadata, action string, values map[string]string) error {
+	if _, ok := m.rawState(); !ok {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -178,8 +188,8 @@ func addDebug(d bmc.Device, action string, values map[string]string) error {
 
 // confirmRawState turns an Off into Unknown if the device itself said something else, or
 // said it twice differently.
-func (c *Client) confirmRawState(end result, r *bmc.Reading) {
-	want, ok := rawStates[c.device.Agent]
+func confirmRawState(end result, r *bmc.Reading) {
+	want, ok := end.agent.rawState()
 	if !ok {
 		return
 	}

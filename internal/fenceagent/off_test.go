@@ -279,6 +279,31 @@ func TestAgentsWithoutPowerAreRefused(t *testing.T) {
 	}
 }
 
+// A link to an agent is that agent, with what its Off needs and how it selects a machine. // I1, I8
+func TestLinkIsTheAgentThatItLeadsTo(t *testing.T) {
+	t.Parallel()
+	p := agent(t, `echo "Status: OFF"; exit 2`)
+	dir := p.dirs[0]
+	for _, name := range []string{"fence_lpar", "fence_redfish"} {
+		require.NoError(t, os.Link(filepath.Join(dir, "fence_test"), filepath.Join(dir, name)))
+		require.NoError(t, os.Symlink(name, filepath.Join(dir, name+"_link")))
+	}
+	d := device()
+	assert.Equal(t, bmc.Off, bmctest.Read(t, client(t, p, d)).State)
+
+	d.Agent = "fence_lpar_link"
+	_, err := client(t, p, d).Read(t.Context())
+	assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "set the parameter identity_file, and no password")
+	d.Password = bmc.Secret{}
+	r := bmctest.Read(t, client(t, p, d))
+	assert.Equal(t, bmc.Unknown, r.State)
+	assert.Equal(t, "the agent reports off and does not show the state of the device", r.Raw)
+
+	d.Agent = "fence_redfish_link"
+	_, err = client(t, p, d).Read(t.Context())
+	assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "set the parameter systems_uri")
+}
+
 // Of the agents of the package fence-agents those are taken that switch machines or
 // outlets. A new one must be looked at before it joins them here.
 func TestInstalledAgents(t *testing.T) {

@@ -32,7 +32,7 @@ func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 	if err := addConfigured(d, m, values); err != nil {
 		return nil, err
 	}
-	if err := addDebug(d, action, values); err != nil {
+	if err := addDebug(d, m, action, values); err != nil {
 		return nil, err
 	}
 	var b strings.Builder

@@ -118,6 +118,7 @@ type command struct {
 type result struct {
 	code           int
 	stdout, stderr []byte
+	agent          metadata // of an action
 }
 
 // startError: the agent was not started, so it cannot have switched.

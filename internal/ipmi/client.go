@@ -325,11 +325,16 @@ func (c *Client) serialInsteadOfGUID(ctx context.Context, s *session) hostSerial
 	if c.serial.session == s.serial {
 		return c.serial
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout/3)
+	own, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout/3)
 	defer cancel()
-	ask := untilSilent(func(r request) (reply, error) { return s.command(ctx, r, false, func() {}) })
-	c.serial = hostSerial{session: s.serial, text: fru{ask}.serial()}
-	return c.serial
+	ask := untilSilent(func(r request) (reply, error) {
+		return s.command(own, r, true, func() {}) // the BMC has just answered in this session
+	})
+	read := hostSerial{session: s.serial, text: fru{ask}.serial()}
+	if ctx.Err() == nil { // else the caller ended it, and the BMC may report one yet // I8
+		c.serial = read
+	}
+	return read
 }
 
 // checkSerial returns an error if another serial number answers in the session s

@@ -122,6 +122,11 @@ const (
 	// Every BMC can return this many bytes at once; some old ones refuse more.
 	fruChunk = 16
 
+	// An inventory that is busy is asked again, at the earliest after 30 ms (table 34-3).
+	fruTries    = 3
+	fruPause    = 50 * time.Millisecond
+	codeFRUBusy = 0x81
+
 	productFields = 3 // bytes before the first field: version, length, language
 	boardFields   = 6 // also the date of manufacture
 	productSerial = 4 // index of the field
@@ -143,6 +148,7 @@ type fru struct{ ask func(request) (reply, bool) }
 // serial is the serial number of the product, else that of its board; "" if the
 // BMC reports none (Platform Management FRU Information Storage 1.0).
 func (f fru) serial() string {
+	f.ask = untilBusy(f.ask)
 	answer, ok := f.ask(fruInfo)
 	if !ok || len(answer.data) < 3 || answer.data[2]&0x01 != 0 {
 		return "" // no FRU, or addressed by words
@@ -155,6 +161,28 @@ func (f fru) serial() string {
 		return s
 	}
 	return fruField(f.area(head[3]), boardFields, boardSerial)
+}
+
+// untilBusy asks with ask, again while the inventory is busy. If it stays busy, nothing more of it is read:
+// the number of the board would take the place of that of the product, and another machine seem to answer. // I8
+func untilBusy(ask func(request) (reply, bool)) func(request) (reply, bool) {
+	busy := false
+	return func(r request) (reply, bool) {
+		for try := 1; !busy; try++ {
+			answer, ok := ask(r)
+			if ok || !isFRUBusy(answer.code) {
+				return answer, ok
+			}
+			if busy = try == fruTries; !busy {
+				time.Sleep(fruPause)
+			}
+		}
+		return reply{}, false
+	}
+}
+
+func isFRUBusy(code byte) bool {
+	return code == codeFRUBusy || kindOf(&codeError{code}) == bmc.KindBusy
 }
 
 // area returns the whole area that starts at start times eight; nil if there is

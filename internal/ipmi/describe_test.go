@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -269,6 +270,52 @@ func TestSerialOfTheInventory(t *testing.T) {
 	assert.Empty(t, fru{silent}.serial())
 	words := func(request) (reply, bool) { return reply{data: []byte{0, 1, 1}}, true }
 	assert.Empty(t, fru{words}.serial(), "addressed by words")
+}
+
+// TestInventoryThatIsBusy: another user of the bus of the inventory makes it busy for a moment. The serial
+// number of the board must not take the place of that of the product then. // I8
+func TestInventoryThatIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := area(boardFields, latin("Acme"), latin("Board"), latin("BRD0042"), latin("P-7"))
+		product := area(productFields, latin("Acme"), latin("Server 9"), latin("PN-1"), latin("v1"), latin("SRV12345"))
+		data := inventory(nil, nil, board, product)
+		whole := giving(data, fruChunk)
+		for code := range map[byte]bool{0x81: true, 0xc0: true, 0xc3: true} {
+			commands := 0
+			count := func(r request) (reply, bool) {
+				commands++
+				return whole(r)
+			}
+			require.Equal(t, "SRV12345", fru{count}.serial())
+			for busy := 1; busy <= commands; busy++ {
+				asked := 0
+				once := func(r request) (reply, bool) {
+					if asked++; asked == busy {
+						return reply{code: code}, false
+					}
+					return whole(r)
+				}
+				assert.Equal(t, "SRV12345", fru{once}.serial(), "busy at command %d with %#x", busy, code)
+
+				asked = 0
+				fromThen := func(r request) (reply, bool) {
+					if asked++; asked >= busy {
+						return reply{code: code}, false
+					}
+					return whole(r)
+				}
+				assert.Empty(t, fru{fromThen}.serial(), "busy from command %d on with %#x", busy, code)
+			}
+			at := 8 * int(data[4]) // of the product
+			always := func(r request) (reply, bool) {
+				if r.cmd == cmdFRURead && int(binary.LittleEndian.Uint16(r.data[1:])) >= at {
+					return reply{code: code}, false
+				}
+				return whole(r)
+			}
+			assert.Empty(t, fru{always}.serial(), "nobody knows that of the product")
+		}
+	})
 }
 
 func TestFormsOfText(t *testing.T) {

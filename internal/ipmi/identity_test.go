@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,15 +91,15 @@ func TestSerialOnlyWhereItIsNeeded(t *testing.T) {
 	assert.Equal(t, bmc.Identity{UUID: guidText, Serial: "SRV12345"}, r.Identity)
 }
 
-// withoutGUID is a BMC whose inventory has this serial number.
-func withoutGUID(t *testing.T, serial *atomic.Value) *ipmisim.GoBMC {
+// withoutGUID is a BMC whose inventory has this serial number, asked for at each part of it.
+func withoutGUID(t *testing.T, serial func() string) *ipmisim.GoBMC {
 	t.Helper()
 	b := startGo(t, ipmisim.Options{UUID: noGUID, Suites: []int{17}})
 	b.Intercept(func(cmd ipmisim.Command) *ipmisim.Reply {
 		if cmd.NetFn != netFnStorage {
 			return nil
 		}
-		product := area(productFields, latin("Acme"), latin("Server 9"), latin(""), latin(""), latin(serial.Load().(string)))
+		product := area(productFields, latin("Acme"), latin("Server 9"), latin(""), latin(""), latin(serial()))
 		answer, _ := giving(inventory(nil, nil, nil, product), fruChunk)(request{netFn: cmd.NetFn, cmd: cmd.Cmd, data: cmd.Data})
 		return &ipmisim.Reply{Code: answer.code, Data: answer.data}
 	})
@@ -111,7 +112,7 @@ func TestCommandIsNotGivenToAnotherSerial(t *testing.T) {
 	t.Parallel()
 	var serial atomic.Value
 	serial.Store("SRV1")
-	b := withoutGUID(t, &serial)
+	b := withoutGUID(t, func() string { return serial.Load().(string) })
 	c := clientAt(t, b.Addr())
 	r := bmctest.Read(t, c)
 	require.Equal(t, "SRV1", r.Identity.Serial)
@@ -158,6 +159,39 @@ func TestInventoryThatIsSilent(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// An answer about the inventory that is lost is asked for again: the BMC knows the session. // I8
+func TestInventoryWithALostAnswer(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	var lose atomic.Bool
+	b := withoutGUID(t, func() string {
+		lose.Store(asked.Add(1) == 1)
+		return "SRV1"
+	})
+	relay := relayTo(t, b)
+	relay.Filter(losing(func(d ipmisim.Datagram) bool { return d.FromBMC && lose.Swap(false) }))
+	r := bmctest.Read(t, clientAt(t, relay.Addr()))
+	assert.Equal(t, "SRV1", r.Identity.Serial)
+}
+
+// A reading that its caller ends during the inventory does not hide the serial number from the next
+// one, which may be a run's for which a health check made way. // I8
+func TestInventoryThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	b := withoutGUID(t, func() string {
+		cancel()
+		return "SRV1"
+	})
+	c := clientAt(t, b.Addr())
+	first, err := c.Read(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, first.Identity.Serial)
+	second := bmctest.Read(t, c)
+	assert.Equal(t, first.Session, second.Session)
+	assert.Equal(t, "SRV1", second.Identity.Serial)
 }
 
 // virtualbmc has a new GUID at each start. It can be read and switched, and what it

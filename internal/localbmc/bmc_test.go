@@ -70,6 +70,7 @@ func TestHungDevice(t *testing.T) {
 type fakeDevice struct {
 	mu      sync.Mutex
 	replies map[string][]byte // by request; what is missing is refused
+	busy    map[string]int    // by request: how often it is answered that the BMC is busy, before its reply
 	err     error             // for everything
 	block   chan struct{}     // a command waits until it is closed
 	under   int               // commands under way
@@ -99,6 +100,10 @@ func (d *fakeDevice) RawCmd(request []byte) ([]byte, error) {
 	d.asked = append(d.asked, string(request))
 	if d.err != nil {
 		return nil, d.err
+	}
+	if d.busy[string(request)] > 0 {
+		d.busy[string(request)]--
+		return nil, ipmi.CompletionError(0xc0)
 	}
 	if request[0] == 0x06 && request[1] >= 0x22 && request[1] <= 0x25 {
 		return d.watchdog(request[1], request[2:])
@@ -223,6 +228,30 @@ func TestFacts(t *testing.T) {
 func TestFactsOfAPoorBMC(t *testing.T) {
 	f := must.Do(newBMC(&fakeDevice{replies: map[string][]byte{askID: {0x20, 1, 9, 8, 2}}}, "fake").Facts(t.Context()))(t)
 	require.Equal(t, Facts{Firmware: "9.08"}, f)
+}
+
+// TestFactsOfABusyBMC: one that is busy for a moment, as after a boot of its host, has a GUID and a LAN
+// all the same. // I13
+func TestFactsOfABusyBMC(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		want := must.Do(newBMC(&fakeDevice{replies: replies()}, "fake").Facts(t.Context()))(t)
+		for request := range replies() {
+			dev := &fakeDevice{replies: replies(), busy: map[string]int{request: 2}}
+			dev.replies["\x06\x08"] = []byte("0123456789abcdef") // the GUID of the BMC itself, which no LAN session shows
+			f, err := newBMC(dev, "fake").Facts(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, f, "busy at %x", request)
+		}
+
+		dev := &fakeDevice{replies: replies(), busy: map[string]int{}}
+		for request := range replies() {
+			dev.busy[request] = 1000
+		}
+		began := time.Now()
+		_, err := newBMC(dev, "fake").Facts(t.Context())
+		require.ErrorContains(t, err, "Get Device ID")
+		require.Less(t, time.Since(began), time.Second, "it is not waited for")
+	})
 }
 
 // TestFactsDeviceGUID: a BMC without a System GUID still has its own.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Facts are what this host's BMC reports about itself and its host.
@@ -25,7 +26,7 @@ type Facts struct {
 // a part cannot be read, Facts returns the error with all other parts.
 func (b *BMC) Facts(ctx context.Context) (Facts, error) {
 	var f Facts
-	id, err := b.ask(ctx, getDeviceID, 4)
+	id, err := b.query(ctx, getDeviceID, 4)
 	if err != nil {
 		return f, err // the BMC does not answer at all
 	}
@@ -37,11 +38,35 @@ func (b *BMC) Facts(ctx context.Context) (Facts, error) {
 	return f, errors.Join(guidErr, lanErr)
 }
 
+// A BMC that is busy is asked again: it has what it does not report at that moment.
+const (
+	busyTries = 3
+	busyPause = 250 * time.Millisecond
+)
+
+// query is ask, again while the BMC is busy. // I13
+func (b *BMC) query(ctx context.Context, c command, want int, data ...byte) (reply []byte, err error) {
+	for try := 1; ; try++ {
+		reply, err = b.ask(ctx, c, want, data...)
+		if code, refused := completion(err); !refused || !busyCodes[code] || try == busyTries {
+			return reply, err
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s of %s: the BMC is busy: %w", c.what, b.name, ctx.Err())
+		}
+	}
+}
+
+// busyCodes are the completion codes of a BMC that is busy, times out, updates itself or starts (table 5-2).
+var busyCodes = map[byte]bool{0xc0: true, 0xc3: true, 0xd0: true, 0xd1: true, 0xd2: true}
+
 // guid reads the GUID of the system, which LAN sessions show, or else that of the
 // BMC itself.
 func (b *BMC) guid(ctx context.Context) (string, error) {
 	for _, c := range []command{getSystemGUID, getDeviceGUID} {
-		r, err := b.ask(ctx, c, 16)
+		r, err := b.query(ctx, c, 16)
 		if _, refused := completion(err); refused {
 			continue
 		}
@@ -113,7 +138,7 @@ func (b *BMC) ipv6(ctx context.Context, f *Facts, channel, param byte) error {
 
 // lanParam returns at least want bytes of a parameter, without its revision.
 func (b *BMC) lanParam(ctx context.Context, channel, param, set byte, want int) ([]byte, error) {
-	r, err := b.ask(ctx, getLANSettings, 1+want, channel, param, set, 0)
+	r, err := b.query(ctx, getLANSettings, 1+want, channel, param, set, 0)
 	if err != nil {
 		return nil, err
 	}

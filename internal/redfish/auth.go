@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/common"
@@ -43,7 +44,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 	next := auth{session: session, basic: session == nil}
 	switch {
 	case session != nil:
-		c.basicRefused = false
+		c.basicRefused, c.token = false, session.Token
 	case err != nil && !sessionsUsedUp(err):
 		return c.loginError(err)
 	case err != nil && c.basicRefused:
@@ -128,10 +129,21 @@ func (c *Client) markBasicRefused(err error) error {
 	return failf(bmc.KindSessions, "no session left, and Basic authentication is refused: %w", err)
 }
 
+// lateRefusal is the refusal of a login whose caller had stopped waiting.
+type lateRefusal struct {
+	uri string
+	at  time.Time
+	err error
+}
+
 // login creates a session. The request continues after ctx ends, because the
 // session in its answer must be deleted: BMCs have few sessions, and expire them
-// late.
+// late. If it is refused then, the next login learns it: another try would count
+// towards a lockout.
 func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error) {
+	if late := c.refusedLate.Swap(nil); late != nil && late.uri == uri && time.Since(late.at) < loginTimeout {
+		return nil, late.err
+	}
 	type answer struct {
 		session *gofish.Session
 		err     error
@@ -148,6 +160,8 @@ func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error)
 		case <-ctx.Done():
 			if session != nil {
 				c.abandon(ctx, session)
+			} else if err != nil && kindOf(c.loginError(err)).RefusesAccount() {
+				c.refusedLate.Store(&lateRefusal{uri, time.Now(), err})
 			}
 		}
 	}()
@@ -234,12 +248,18 @@ func sessionsUsedUp(err error) bool {
 // lost may be that of iLO too.
 func (c *Client) loginError(err error) error {
 	switch {
-	case statusOf(err) == http.StatusBadRequest && (hasMessage(err, "Unauthorized") || isUnexplained(err)):
+	case statusOf(err) == http.StatusBadRequest && (isRefusalOfILO(err) || isUnexplained(err)):
 		return failf(bmc.KindAuth, "%w", err)
 	case statusOf(err) == http.StatusUnauthorized && c.wire.basicWanted.Load():
 		return &hintError{"the service demands Basic authentication on the login itself: if user name and password are right, set auth: basic in hosts.d", err}
 	}
 	return err
+}
+
+// isRefusalOfILO reports whether iLO refused the login: UnauthorizedLoginAttempt, or
+// LoginAttemptDelayed after several, as it accepts none for a while then.
+func isRefusalOfILO(err error) bool {
+	return hasMessage(err, "Unauthorized") || hasMessage(err, "LoginAttemptDelayed")
 }
 
 // isLogin reports whether req creates a session.

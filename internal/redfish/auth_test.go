@@ -109,6 +109,36 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	assert.True(t, sim.Power())
 }
 
+// TestWrongPasswordThatIsRefusedLate: a BMC that asks PAM or a directory may take longer to refuse a
+// password than a reading may take. The next reading learns it, and does not try it once more.
+func TestWrongPasswordThatIsRefusedLate(t *testing.T) {
+	t.Parallel()
+	pace.Until(t, "a login that is given up before it is refused", func() bool {
+		sim := start(t, redfishsim.Options{})
+		sim.Faults(func(f *redfishsim.Faults) { f.LoginLatency = 500 * time.Millisecond })
+		d := hostOf(t, sim)
+		d.Password = bmc.NewSecret("wrong")
+		c := open(t, d, timing)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for sim.WrongLogins() == 0 && t.Context().Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		if _, err := c.Read(ctx); bmc.KindOf(err) != bmc.KindUnreachable {
+			return false
+		}
+		require.NoError(t, c.Close(t.Context()), "waits for the answer")
+		for tries := range 2 {
+			_, err := c.Read(t.Context())
+			bmctest.Failed(t, err, bmc.KindAuth)
+			assert.Equal(t, 1+tries, sim.Count(http.MethodPost, sessions), "one more only where somebody asks once more")
+		}
+		return true
+	})
+}
+
 func TestPasswordChangedUnderASession(t *testing.T) {
 	sim, c := one(t)
 	bmctest.Read(t, c)

@@ -40,8 +40,11 @@ type Client struct {
 	// abandonedLogins has a channel for each; it closes when the session is
 	// deleted.
 	abandonedLogins []<-chan struct{}
+	// refusedLate is the newest refusal of such a login; nil without one.
+	refusedLate atomic.Pointer[lateRefusal]
 
 	auth         auth
+	token        string // of the newest session, also after its end
 	basicRefused bool
 
 	links            *links  // of the service root, after it was read

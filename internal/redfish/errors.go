@@ -116,11 +116,7 @@ func answerText(e *common.Error) string {
 func (c *Client) scrub(text string) string {
 	password := c.device.Password.Reveal()
 	basic := base64.StdEncoding.EncodeToString([]byte(c.device.Username + ":" + password))
-	secrets := []string{basic, password, jsonText(password)}
-	if c.auth.session != nil {
-		secrets = append(secrets, c.auth.session.Token)
-	}
-	return bmc.Scrubbed(text, maxText, secrets...)
+	return bmc.Scrubbed(text, maxText, basic, password, jsonText(password), c.token)
 }
 
 // jsonText is s as it is encoded in the body of a login.

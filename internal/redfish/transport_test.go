@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -96,6 +98,36 @@ func TestRefusalOfILOWithoutItsText(t *testing.T) {
 	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Equal(t, 1, sim.Count(http.MethodPost, sessions))
+}
+
+// TestRefusalOfILO: iLO refuses a password with 400. After several of them it names the pause that it
+// enforces, and no longer the password. That is a refused account all the same.
+func TestRefusalOfILO(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bmc.Kind{
+		"UnauthorizedLoginAttempt":   bmc.KindAuth,
+		"LoginAttemptDelayed":        bmc.KindAuth,
+		"LoginAttemptDelayedSeconds": bmc.KindAuth,
+		"PropertyValueBadParam":      bmc.KindProtocol,
+	} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			var logins atomic.Int64
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					_, _ = w.Write([]byte(`{"Links":{"Sessions":{"@odata.id":"` + sessions + `"}}}`))
+					return
+				}
+				logins.Add(1)
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = w.Write([]byte(`{"error":{"code":"iLO.0.10.ExtendedInfo","@Message.ExtendedInfo":[{"MessageId":"iLO.2.18.` + id + `"}]}}`))
+			}))
+			defer srv.Close()
+			_, err := open(t, plainHost(t, srv), timing).Read(t.Context())
+			bmctest.Failed(t, err, want)
+			assert.EqualValues(t, 1, logins.Load())
+		})
+	}
 }
 
 // TestResetWhateverTheBody: the status of a reset says whether it was accepted, and a
@@ -351,6 +383,40 @@ func TestNoCredentialInErrors(t *testing.T) {
 			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden })
 			_, err = c.Send(t.Context(), bmc.CommandOff)
 			check(err) // of the token
+		})
+	}
+}
+
+// TestNoTokenOfAnEndedSessionInErrors: the token of a session that the client has just given up is not
+// shown either, as the BMC may still take it. // I25
+func TestNoTokenOfAnEndedSessionInErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		read int // the status of a reading
+		fail func(*redfish.Client) error
+	}{
+		"refused": {http.StatusUnauthorized, func(c *redfish.Client) error { _, err := c.Read(t.Context()); return err }},
+		"cannot be ended": {http.StatusOK, func(c *redfish.Client) error {
+			bmctest.Read(t, c)
+			return c.Close(t.Context())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				status := tc.read
+				switch r.Method {
+				case http.MethodPost:
+					w.Header().Set("X-Auth-Token", "canary-o451")
+					w.Header().Set("Location", sessions+"/7")
+					status = http.StatusCreated
+				case http.MethodDelete:
+					status = http.StatusInternalServerError
+				}
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(`{"error":{"message":"You sent: ` + r.Header.Get("X-Auth-Token") + `"}}`))
+			}))
+			defer srv.Close()
+			err := tc.fail(open(t, plainHost(t, srv), timing))
+			require.ErrorContains(t, err, "You sent: [redacted]")
 		})
 	}
 }

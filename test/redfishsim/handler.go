@@ -264,6 +264,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	case f.LoginStatus != 0:
 		s.fail(w, f.LoginStatus, "GeneralError", "Login is refused."+s.echo(string(body)))
 	case !right:
+		s.pause(r, f.LoginLatency)
 		s.fail(w, http.StatusUnauthorized, "InsufficientPrivilege", "Invalid username or password."+s.echo(string(body)))
 	case f.SessionLimit > 0 && open >= f.SessionLimit:
 		s.fail(w, http.StatusServiceUnavailable, "SessionLimitExceeded", "The session limit was reached.")

@@ -336,6 +336,7 @@ func Failed(t *testing.T, err error, kind bmc.Kind) *bmc.Error {
 	e, ok := errors.AsType[*bmc.Error](err)
 	require.True(t, ok, "%T is not a *bmc.Error", err)
 	assert.Equal(t, kind, e.Kind, "%v", err)
+	assert.NotContains(t, err.Error(), "\n", "one line of a table")
 	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
 		assert.NotContains(t, cause.Error(), "secret", "I25")
 	}
