@@ -248,18 +248,14 @@ func sessionsUsedUp(err error) bool {
 // lost may be that of iLO too.
 func (c *Client) loginError(err error) error {
 	switch {
-	case statusOf(err) == http.StatusBadRequest && (isRefusalOfILO(err) || isUnexplained(err)):
+	case statusOf(err) == http.StatusBadRequest && (hasMessage(err, "Unauthorized") || isUnexplained(err)):
 		return failf(bmc.KindAuth, "%w", err)
+	case statusOf(err) == http.StatusBadRequest && hasMessage(err, "LoginAttemptDelayed"): // for some seconds after somebody's wrong password, iLO asks nobody for one
+		return failf(bmc.KindBusy, "%w", err)
 	case statusOf(err) == http.StatusUnauthorized && c.wire.basicWanted.Load():
 		return &hintError{"the service demands Basic authentication on the login itself: if user name and password are right, set auth: basic in hosts.d", err}
 	}
 	return err
-}
-
-// isRefusalOfILO reports whether iLO refused the login: UnauthorizedLoginAttempt, or
-// LoginAttemptDelayed after several, as it accepts none for a while then.
-func isRefusalOfILO(err error) bool {
-	return hasMessage(err, "Unauthorized") || hasMessage(err, "LoginAttemptDelayed")
 }
 
 // isLogin reports whether req creates a session.

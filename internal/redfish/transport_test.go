@@ -100,14 +100,14 @@ func TestRefusalOfILOWithoutItsText(t *testing.T) {
 	assert.Equal(t, 1, sim.Count(http.MethodPost, sessions))
 }
 
-// TestRefusalOfILO: iLO refuses a password with 400. After several of them it names the pause that it
-// enforces, and no longer the password. That is a refused account all the same.
+// TestRefusalOfILO: iLO refuses a password with 400. For some seconds after it, whoever sent it, iLO looks at none
+// and names the delay. That says nothing about the account.
 func TestRefusalOfILO(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bmc.Kind{
 		"UnauthorizedLoginAttempt":   bmc.KindAuth,
-		"LoginAttemptDelayed":        bmc.KindAuth,
-		"LoginAttemptDelayedSeconds": bmc.KindAuth,
+		"LoginAttemptDelayed":        bmc.KindBusy,
+		"LoginAttemptDelayedSeconds": bmc.KindBusy,
 		"PropertyValueBadParam":      bmc.KindProtocol,
 	} {
 		t.Run(id, func(t *testing.T) {
