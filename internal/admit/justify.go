@@ -64,12 +64,12 @@ func (rc *runCluster) releasedAt(t remediate.Target, f run.Fresh) time.Time {
 // Justified implements run.Cluster: it evaluates the fresh objects by the rules of the run's
 // check. A person's order needs no check. // I4
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
-	n, begun := observed.Node, r.Manual != nil && r.Attempt == 1 && r.Intervened && !r.Revalidate && r.Isolated.IsZero()
+	n, ordered := observed.Node, r.Manual != nil && r.Attempt == 1 && !r.Revalidate && r.Isolated.IsZero()
 	switch {
 	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld
-	case begun && n.Ready == remediate.Yes && n.BootID != "" && r.Target.BootID != "" && n.BootID != r.Target.BootID: // the record is one of an old backup, or somebody has switched the host on
-		return remediate.No, "the host has booted since fenced began to switch it off, and its Node is Ready; give the order again"
+	case ordered && n.Ready == remediate.Yes && n.BootID != "" && r.Target.BootID != "" && n.BootID != r.Target.BootID: // the record is one of an old backup, or somebody has switched the host on
+		return remediate.No, "the host has booted since the order was given, and its Node is Ready; give the order again"
 	case r.Manual != nil:
 		return remediate.Yes, ""
 	}

@@ -296,7 +296,7 @@ func TestOrderOfAHostThatHasBootedSince(t *testing.T) {
 		want   remediate.Answer
 	}{
 		"it works after another boot":      {func(*remediate.Run, *remediate.Node) {}, remediate.No},
-		"nothing was switched yet":         {func(r *remediate.Run, _ *remediate.Node) { r.Intervened = false }, remediate.Yes},
+		"nothing was switched yet":         {func(r *remediate.Run, _ *remediate.Node) { r.Intervened = false }, remediate.No},
 		"a person has it begin again":      {func(r *remediate.Run, _ *remediate.Node) { r.Revalidate = true }, remediate.Yes},
 		"in a later attempt":               {func(r *remediate.Run, _ *remediate.Node) { r.Attempt = 2 }, remediate.Yes},
 		"after the isolation":              {func(r *remediate.Run, _ *remediate.Node) { r.Isolated = now }, remediate.Yes},

@@ -180,40 +180,50 @@ func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 }
 
 // The same for a host that was fenced by hand: the order has had its effect long ago, and is not given anew by a
-// backup. This one is of the moment after the first command was saved. // I4
+// backup. One is of the moment after the first command was saved, the other of the moment before, put back while the order
+// is still fresh. // I4
 func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
-	dir := t.TempDir()
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Recover()
-		slowly := func(o *engine.Options) { waiting(o); o.Run.OffDeadline = time.Hour }
-		e, _, stop := start(t, w, store, slowly)
-		time.Sleep(10 * time.Second)
-		accepted(t)(e.Fence(t.Context(), byHand))
-		var backup []state.Record
-		for only(t, e).Step == remediate.PowerOff {
-			if backup == nil && only(t, e).Intervened {
-				backup = backupOf(t, store)
+	for name, c := range map[string]struct {
+		intervened bool
+		since      time.Duration
+	}{
+		"after the first command":  {true, 32 * time.Minute},
+		"before the first command": {false, 8 * time.Minute},
+	} {
+		dir := t.TempDir()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.Recover()
+			slowly := func(o *engine.Options) { waiting(o); o.Run.OffDeadline = time.Hour }
+			e, _, stop := start(t, w, store, slowly)
+			time.Sleep(10 * time.Second)
+			ordered := time.Now()
+			accepted(t)(e.Fence(t.Context(), byHand))
+			var backup []state.Record
+			for r := only(t, e); r.Step == remediate.PowerOff; r = only(t, e) {
+				if backup == nil && r.Intervened == c.intervened {
+					backup = backupOf(t, store)
+				}
+				time.Sleep(100 * time.Millisecond)
 			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		time.Sleep(20 * time.Minute)
-		require.Equal(t, remediate.Aborted, only(t, e).Step, "the control plane reports the Node Ready all the time")
-		stop()
-		time.Sleep(12 * time.Minute)
-		offs := w.Count(bmc.CommandOff)
+			require.NotNil(t, backup)
+			until(t, e, remediate.Aborted) // the control plane reports the Node Ready all the time
+			stop()
+			time.Sleep(time.Until(ordered.Add(c.since)))
+			offs := w.Count(bmc.CommandOff)
 
-		old := must.Do(boltstore.Open(dir + "/old.db"))(t)
-		defer func() { require.NoError(t, old.Close()) }()
-		for _, r := range backup {
-			r.Version = 0
-			must.Do(old.Put(t.Context(), r))(t)
-		}
-		e = running(t, w, old, slowly)
-		time.Sleep(30 * time.Minute)
-		r := only(t, e)
-		assert.True(t, r.Step.Ended(), "%s %s: %s", r.Step, r.Reason, r.Note)
-		assert.Equal(t, offs, w.Count(bmc.CommandOff))
-	})
+			old := must.Do(boltstore.Open(dir + "/old.db"))(t)
+			defer func() { require.NoError(t, old.Close()) }()
+			for _, r := range backup {
+				r.Version = 0
+				must.Do(old.Put(t.Context(), r))(t)
+			}
+			e = running(t, w, old, slowly)
+			time.Sleep(30 * time.Minute)
+			r := only(t, e)
+			assert.True(t, r.Step.Ended(), "%s %s: %s", r.Step, r.Reason, r.Note)
+			assert.Equal(t, offs, w.Count(bmc.CommandOff))
+		})
+	}
 }
 
 // spoiled are the records of what is forbidden, each of which may be damaged.
