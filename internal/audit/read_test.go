@@ -285,26 +285,41 @@ func TestSelectReadsOnBehindAClockThatWasAhead(t *testing.T) {
 		"passed, for the last": {[][]time.Time{{until.Add(-time.Hour)}, {now.AddDate(0, 0, -1)}}, []uint64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path, head := newPath(t), Head{}
-			for i, times := range tc.files {
-				var list []Entry
-				for _, at := range times {
-					list = append(list, Entry{Type: Opened, At: at})
-				}
-				lines, heads, err := chain(head, list)
-				require.NoError(t, err)
-				head = heads[len(heads)-1]
-				name := path
-				if i < len(tc.files)-1 {
-					name = rotatedName(path, head.Seq)
-				}
-				require.NoError(t, os.WriteFile(name, lines, 0o600))
-			}
-			seqs, breaks := selected(t, path, Query{Until: until})
+			seqs, breaks := selected(t, writtenAt(t, tc.files...), Query{Until: until})
 			assert.Empty(t, breaks)
 			assert.Equal(t, tc.want, seqs)
 		})
 	}
+}
+
+// A file is not passed over because a clock that was behind has dated the first entry of the next one.
+func TestSelectPassesNoFileOverForAClockThatWasBehind(t *testing.T) {
+	now := time.Now().UTC()
+	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	path := writtenAt(t, []time.Time{ago(40), ago(30)}, []time.Time{ago(29), ago(9)}, []time.Time{ago(2000), ago(8)})
+	seqs, breaks := selected(t, path, Query{Since: ago(10)})
+	assert.Empty(t, breaks)
+	assert.Equal(t, []uint64{4, 6}, seqs)
+}
+
+// writtenAt writes a log of files whose entries were written at these times.
+func writtenAt(t *testing.T, files ...[]time.Time) (path string) {
+	path, head := newPath(t), Head{}
+	for i, times := range files {
+		var list []Entry
+		for _, at := range times {
+			list = append(list, Entry{Type: Opened, At: at})
+		}
+		lines, heads, err := chain(head, list)
+		require.NoError(t, err)
+		head = heads[len(heads)-1]
+		name := path
+		if i < len(files)-1 {
+			name = rotatedName(path, head.Seq)
+		}
+		require.NoError(t, os.WriteFile(name, lines, 0o600))
+	}
+	return path
 }
 
 // Whatever is wrong is said where it is, and what is behind it is read.

@@ -107,7 +107,7 @@ func (s *selection) files(path string) error {
 		if len(old) > 1 {
 			next = rotatedName(path, old[1])
 		}
-		if began, known := beginOf(next); known && began.Add(disorder).Before(s.q.Since) && s.at.IsZero() { // only before the first entry
+		if s.at.IsZero() && s.q.isEndedBefore(name, next) { // only before the first entry
 			s.head, s.seen = Head{Seq: old[0]}, true
 		} else {
 			err = s.file(f)
@@ -145,6 +145,13 @@ func beginOf(name string) (at time.Time, known bool) {
 	}
 	_, _, e, err := parseLine(raw[:len(raw)-1])
 	return e.At, err == nil
+}
+
+// isEndedBefore says whether a file ended before q.Since: the next one began before that, by a clock that was not set back meanwhile.
+func (q Query) isEndedBefore(name, next string) bool {
+	ended, known := beginOf(next)
+	began, _ := beginOf(name)
+	return known && !ended.Add(disorder).Before(began) && ended.Add(disorder).Before(q.Since)
 }
 
 // isBegunBefore says whether the log at path, or one of its rotated files, begins before q.Until: the clock was ahead in the files before it.
