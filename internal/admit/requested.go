@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -112,6 +113,9 @@ func (w *RequestedRuns) recordRefusal(q *cluster.RequestWithRun, now time.Time) 
 	w.c.refused.note(pair{r.CheckID, cluster.TargetKey(t)}, r.of(&q.Check), now)
 }
 
+// maxUUIDText bounds a system UUID that is shown, in bytes: it was read from the request.
+const maxUUIDText = 64
+
 // requested lists the remediation requests. One whose finalizer stands for an unknown run on another machine asks for nothing: a run on the
 // machine that has taken the name of the Node would not bring that one back, and would take its finalizer. // I20
 func (w *RequestedRuns) requested(now time.Time) []cluster.RequestWithRun {
@@ -125,7 +129,8 @@ func (w *RequestedRuns) requested(now time.Time) []cluster.RequestWithRun {
 		if a, _ := w.candidate(&q.Requested); cluster.IsOnOtherMachine(q.Request.Power, a.Draft.Target) {
 			t := &q.Target
 			t.Verdict, t.Reason, t.Refusals = policy.Indeterminate, reason.TargetChanged, []reason.Code{reason.TargetChanged}
-			t.Message = "its Node is on another machine than the one that was switched off"
+			t.Message = "its Node is on another machine than the one that a run which fenced does not know may have switched off (system UUID " +
+				bmc.Printable(q.Request.Power.HeldMachine, maxUUIDText) + "): see that that one is on, then remove the finalizer fenced.io/power with kubectl"
 		}
 	}
 	return list
