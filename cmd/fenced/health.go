@@ -24,17 +24,20 @@ import (
 const beatTime = 30 * time.Second
 
 // health is when the loops that decide had all run last. The zero value has seen no beat.
-type health struct{ last atomic.Int64 }
+type health struct{ last atomic.Pointer[time.Time] }
 
-func (h *health) beat() { h.last.Store(time.Now().UnixNano()) }
+func (h *health) beat() {
+	now := time.Now()
+	h.last.Store(&now)
+}
 
 // problem returns what is wrong with the daemon itself, or an empty string.
 func (h *health) problem(now time.Time) string {
 	last := h.last.Load()
-	if last == 0 {
+	if last == nil {
 		return "the daemon is starting"
 	}
-	if silent := now.Sub(time.Unix(0, last)); silent > beatTime {
+	if silent := now.Sub(*last); silent > beatTime {
 		return fmt.Sprintf("no decision for %s: the daemon hangs", silent.Round(time.Second))
 	}
 	return ""
@@ -96,9 +99,10 @@ func (d *fenced) beat() {
 // notifier tells systemd how the daemon is: READY once, STATUS when its words
 // change, WATCHDOG from the deciding loops, so that one that hangs is noticed.
 type notifier struct {
-	log      *zap.Logger
-	every    time.Duration // 0 = no watchdog
-	lastBeat atomic.Int64
+	log   *zap.Logger
+	every time.Duration // 0 = no watchdog
+	// lastBeat has its monotonic time: systemd's watchdog does not wait until a clock that was set back has caught up.
+	lastBeat atomic.Pointer[time.Time]
 	words    atomic.Value // string
 	refused  atomic.Bool  // the last reload was refused
 }
@@ -120,8 +124,8 @@ func (n *notifier) send(state string) {
 // beat is called while all deciding loops make progress. A ping goes out a third
 // of the interval after the one before.
 func (n *notifier) beat() {
-	now, last := time.Now().UnixNano(), n.lastBeat.Load()
-	if n.every > 0 && now-last >= int64(n.every) && n.lastBeat.CompareAndSwap(last, now) {
+	now, last := time.Now(), n.lastBeat.Load()
+	if n.every > 0 && (last == nil || now.Sub(*last) >= n.every) && n.lastBeat.CompareAndSwap(last, &now) {
 		n.send(daemon.SdNotifyWatchdog)
 	}
 }

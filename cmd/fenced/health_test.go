@@ -68,12 +68,28 @@ func TestHealthAndReadiness(t *testing.T) {
 		assert.Equal(t, http.StatusOK, code, path)
 		assert.Equal(t, "ok", text)
 	}
-	d.health.last.Store(time.Now().Add(-time.Hour).UnixNano())
+	hourAgo := time.Now().Add(-time.Hour)
+	d.health.last.Store(&hourAgo)
 	code, text := ask("/healthz")
 	assert.Equal(t, http.StatusServiceUnavailable, code)
 	assert.Contains(t, text, "the daemon hangs")
 	code, _ = ask("/readyz")
 	assert.Equal(t, http.StatusServiceUnavailable, code)
+}
+
+// A clock that is set back, as at a boot with a wrong one, must not keep systemd's watchdog waiting: it would kill the daemon. Nor may it hide that
+// the daemon hangs. The monotonic times of the beats are compared.
+func TestBeatsDoNotDependOnTheClock(t *testing.T) {
+	var h health
+	n := notifier{log: zap.NewNop(), every: time.Hour}
+	h.beat()
+	n.beat()
+	for name, last := range map[string]*time.Time{"health": h.last.Load(), "watchdog": n.lastBeat.Load()} {
+		assert.NotEqual(t, last.Round(0).String(), last.String(), "%s: it has no monotonic time", name)
+	}
+	first := n.lastBeat.Load()
+	n.beat()
+	assert.Same(t, first, n.lastBeat.Load(), "a ping is not due yet")
 }
 
 func TestNotReadyNamesEachCluster(t *testing.T) {

@@ -96,13 +96,16 @@ func TestCrowdsThatAreOverAreForgotten(t *testing.T) {
 	assert.Empty(t, states.crowds)
 }
 
+// lostMachine is the machine that the lost run of lostHolder may have switched off.
+const lostMachine = "4c4c4544-0042-3510-8054-b4c04f4d3132"
+
 // lostHolder is a cluster with one request for Node n, which is deleted and whose finalizer names a run that
 // the state lacks. The state has the other runs.
 func lostHolder(t *testing.T, now time.Time, stored ...remediate.Run) *RequestedRuns {
 	t.Helper()
 	b := cluster.New(cluster.Options{Name: "c", Limits: cluster.NewLimits(guard.Limits{}, remediate.Limits{})}, now)
 	q := &policy.Request{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind, Namespace: "ns", Name: "n", UID: "q", Created: now.Add(-time.Hour), Deleting: true,
-		Power: &policy.PowerRequest{HasFinalizer: true, HeldFor: "r-lost"}}
+		Power: &policy.PowerRequest{HasFinalizer: true, HeldFor: "r-lost", HeldMachine: lostMachine}}
 	n := &policy.Node{Name: "n", UID: "uid-n", Conditions: policy.ConditionsOf([]policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now.Add(-time.Hour)}})}
 	b.Follow(now, []policy.Change{
 		{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: n},
@@ -170,6 +173,19 @@ func TestEndThatThisProcessSawAnswersALostRun(t *testing.T) {
 			assert.True(t, w.statusOfOnly(t, now.Add(time.Minute)).KeepFinalizer)
 		})
 	}
+}
+
+// Nor has a run on the machine that has taken the name of the Node since: neither while it is open nor at its end. // I20
+func TestRunOnAnotherMachineAnswersNoLostOne(t *testing.T) {
+	now := time.Now()
+	r := remediate.Run{ID: "r-1", Step: remediate.RestoreNode, Attempt: 1, Intervened: true,
+		Target: remediate.Target{Cluster: "c", Node: "n", SystemUUID: "4c4c4544-0042-3510-8054-b4c04f4d7777"}}
+	w := lostHolder(t, now, r)
+	assert.True(t, w.statusOfOnly(t, now).KeepFinalizer)
+	r.Step, r.Ended = remediate.Done, now
+	w.model.Runs.Put(r)
+	s := w.statusOfOnly(t, now.Add(time.Second))
+	assert.Equal(t, []any{true, true, request.Held}, []any{s.KeepFinalizer, s.Lost, s.Phase})
 }
 
 // A request whose own run was dropped before it did anything is answered by no run that has ended before it was made.

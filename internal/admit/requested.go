@@ -63,8 +63,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	if w.c.opt.Requests == nil {
 		return alone, time.Time{}
 	}
-	list := w.model.Requested(now)
-	w.recordHolds(list, now)
+	list := w.requested(now)
 	due = w.forgetLost(ctx, list, now)
 	w.reportLimit(list)
 	for _, q := range list {
@@ -112,6 +111,29 @@ func (w *RequestedRuns) recordRefusal(q *cluster.RequestWithRun, now time.Time) 
 	g, t := w.requestGate(q), &q.Target
 	r := Refused{CheckID: cluster.CheckID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
 	w.c.refused.note(pair{r.CheckID, cluster.TargetKey(t)}, r.of(&q.Check), now)
+}
+
+// maxUUIDText bounds a system UUID that is shown, in bytes: it was read from the request.
+const maxUUIDText = 64
+
+// requested lists the remediation requests. One whose finalizer stands for an unknown run on another machine asks for nothing: a run on the
+// machine that has taken the name of the Node would not bring that one back, and would take its finalizer. // I20
+func (w *RequestedRuns) requested(now time.Time) []cluster.RequestWithRun {
+	list := w.model.Requested(now)
+	w.recordHolds(list, now)
+	for i := range list {
+		q := &list[i]
+		if !w.isUnknown(*q) {
+			continue
+		}
+		if a, _ := w.candidate(&q.Requested); cluster.IsOnOtherMachine(q.Request.Power, a.Draft.Target) {
+			t := &q.Target
+			t.Verdict, t.Reason, t.Refusals = policy.Indeterminate, reason.TargetChanged, []reason.Code{reason.TargetChanged}
+			t.Message = "its Node is on another machine than the one that a run which fenced does not know may have switched off (system UUID " +
+				bmc.Printable(q.Request.Power.HeldMachine, maxUUIDText) + "): see that that one is on, then remove the finalizer fenced.io/power with kubectl"
+		}
+	}
+	return list
 }
 
 // candidate drafts the run of a request; false when its target has changed since it was
@@ -169,9 +191,8 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	if !w.c.model.Objects.Seen() {
 		return nil
 	}
-	requested := w.model.Requested(now)
+	requested := w.requested(now)
 	proven := w.provenSince(requested, now)
-	w.recordHolds(requested, now)
 	clock, wrong := w.c.view.Clock()
 	for i, q := range requested {
 		r, unknown := q.Run, w.isUnknown(q)
@@ -180,9 +201,6 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 			continue
 		}
 		a, found := w.candidate(&q.Requested)
-		if unknown && isOnOtherMachine(q.Request.Power, a.Draft.Target) {
-			q.Target.Verdict, q.Target.Reason, q.Target.Message = policy.Indeterminate, reason.TargetChanged, "its Node is on another machine than the one that was switched off"
-		}
 		if clock == remediate.No && isOverByTime(q) { // I16
 			q.Target.Reason, q.Target.Message = reason.ClockSkew, wrong
 		}
@@ -261,7 +279,7 @@ func (w *RequestedRuns) forgetLost(ctx context.Context, list []cluster.RequestWi
 		if since.IsZero() {
 			continue
 		}
-		if a, ok := w.candidate(&q.Requested); !ok || !w.c.probes.readsOnSince(ctx, a.Draft.Target, since) {
+		if a, ok := w.candidate(&q.Requested); !ok || cluster.IsOnOtherMachine(q.Request.Power, a.Draft.Target) || !w.c.probes.readsOnSince(ctx, a.Draft.Target, since) {
 			due = now.Add(lostEvery)
 			continue
 		}
@@ -282,15 +300,13 @@ func (w *RequestedRuns) unknownSince(uid string) time.Time {
 }
 
 // isUnknown says whether such a run may be the last that has touched the host of a request: none has
-// since, and none that is open brings the host back.
+// since, and none that is open brings the host back. A run on another machine does neither.
 func (w *RequestedRuns) isUnknown(q cluster.RequestWithRun) bool {
-	return !w.unknownSince(q.Request.UID).IsZero() && !(request.IsDone(q.Run) || q.Run != nil && q.Run.TouchedHost() && (q.Run.Open() || !q.HolderLost))
-}
-
-// isOnOtherMachine says whether the Node of a request is on another machine than the one that the run of its
-// finalizer may have switched off. That it is Ready says nothing about that one. // I20
-func isOnOtherMachine(p *policy.PowerRequest, t remediate.Target) bool {
-	return bmc.UsableUUID(p.HeldMachine) && bmc.UsableUUID(t.SystemUUID) && !bmc.UUIDsMatch(p.HeldMachine, t.SystemUUID)
+	if w.unknownSince(q.Request.UID).IsZero() {
+		return false
+	}
+	touches := request.IsDone(q.Run) || q.Run != nil && q.Run.TouchedHost() && (q.Run.Open() || !q.HolderLost)
+	return !touches || cluster.IsOnOtherMachine(q.Request.Power, q.Run.Target)
 }
 
 // maxExplained is for how many requests the gates are evaluated for their status.
@@ -327,7 +343,7 @@ func (w *RequestedRuns) gate(subject string, now time.Time) (found *cluster.Cand
 	if w.c.opt.Requests == nil {
 		return nil, nil
 	}
-	for _, q := range w.model.Requested(now) {
+	for _, q := range w.requested(now) {
 		t := &q.Target
 		if t.Subject() != subject {
 			continue

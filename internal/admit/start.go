@@ -107,22 +107,14 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		c.model.Runs.Drop(r.ID)
 		return r, err
 	}
-	inputs := "" // for the audit log; "" if nothing knows since when the target was not healthy
-	if !a.Since.IsZero() {
-		inputs = "unhealthySince=" + a.Since.UTC().Format(time.RFC3339)
-	}
-	started, err := c.runs.Record(event.Event{
-		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates, Inputs: inputs,
-		Message: cmp.Or(r.Trigger, "manual fence"),
-	})
 	r.Sessions.Open = with.session != nil && r.Limits.SessionTimeout > 0
+	var started event.Event
 	var saved remediate.Run
-	if err != nil {
-		if event.PerhapsRecorded(err) { // I24
-			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the audit log may have the start nevertheless: " + err.Error()})
-		}
-		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
-	} else if err = c.TakeSlot(ctx, r); err == nil {
+	err := c.TakeSlot(ctx, r) // first: a run that finds no slot has no start in the audit log, which nothing would end there. One that is not used is freed soon
+	if err == nil {
+		started, err = c.recordStart(a, r)
+	}
+	if err == nil {
 		if saved, err = c.runs.Save(ctx, r); err != nil {
 			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
 			err = asUncertain(err)
@@ -138,6 +130,25 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	c.emit(started)
 	c.Runner.Start(saved, with.session, with.look)
 	return saved, nil
+}
+
+// recordStart writes the start of a run to the audit log. The error is a *reason.Refusal. // I24
+func (c *Cluster) recordStart(a cluster.Candidate, r remediate.Run) (event.Event, error) {
+	inputs := "" // for the audit log; "" if nothing knows since when the target was not healthy
+	if !a.Since.IsZero() {
+		inputs = "unhealthySince=" + a.Since.UTC().Format(time.RFC3339)
+	}
+	started, err := c.runs.Record(event.Event{
+		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates, Inputs: inputs,
+		Message: cmp.Or(r.Trigger, "manual fence"),
+	})
+	if err == nil {
+		return started, nil
+	}
+	if event.PerhapsRecorded(err) {
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the audit log may have the start nevertheless: " + err.Error()})
+	}
+	return started, &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
 }
 
 // TakeSlot takes a slot for a power cycle, also by another remediator; a deletion needs none. An order from a person takes a

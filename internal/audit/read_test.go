@@ -268,15 +268,58 @@ func TestSelectPassesFilesOver(t *testing.T) {
 	})
 }
 
-// A file whose first entry a clock that was ahead has dated does not end the search: what it wrote when it was right again follows.
-func TestSelectReadsOnBehindATimeToCome(t *testing.T) {
-	path, now := newPath(t), time.Now().UTC()
-	lines, _, err := chain(Head{}, []Entry{{Type: Opened, At: now.AddDate(1, 0, 0)}, {Type: "Action", At: now.Add(-time.Minute)}})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, lines, 0o600))
-	seqs, breaks := selected(t, path, Query{Until: now})
+// A file whose first entry a clock that was ahead has dated does not end the search: what it wrote when it was right again follows, in this
+// file or in the next one. Whether that time is still to come does not matter.
+func TestSelectReadsOnBehindAClockThatWasAhead(t *testing.T) {
+	now := time.Now().UTC()
+	until := now.AddDate(0, 0, -9)
+	for name, tc := range map[string]struct {
+		files [][]time.Time
+		want  []uint64
+	}{
+		"to come":              {[][]time.Time{{now.AddDate(1, 0, 0), until.Add(-time.Minute)}}, []uint64{2}},
+		"passed":               {[][]time.Time{{now.AddDate(0, 0, -1), until.Add(-time.Minute)}, {now}}, []uint64{2}},
+		"for a file":           {[][]time.Time{{now.AddDate(0, 0, -1)}, {until.Add(-time.Minute)}, {now}}, []uint64{2}},
+		"for two files":        {[][]time.Time{{now.AddDate(0, 0, -2)}, {now.AddDate(0, 0, -1)}, {until.Add(-time.Minute)}}, []uint64{3}},
+		"in the last file":     {[][]time.Time{{until.Add(-time.Hour)}, {now.AddDate(0, 0, -1), until.Add(-time.Minute)}}, []uint64{1, 3}},
+		"passed, for the last": {[][]time.Time{{until.Add(-time.Hour)}, {now.AddDate(0, 0, -1)}}, []uint64{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seqs, breaks := selected(t, writtenAt(t, tc.files...), Query{Until: until})
+			assert.Empty(t, breaks)
+			assert.Equal(t, tc.want, seqs)
+		})
+	}
+}
+
+// A file is not passed over because a clock that was behind has dated the first entry of the next one.
+func TestSelectPassesNoFileOverForAClockThatWasBehind(t *testing.T) {
+	now := time.Now().UTC()
+	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	path := writtenAt(t, []time.Time{ago(40), ago(30)}, []time.Time{ago(29), ago(9)}, []time.Time{ago(2000), ago(8)})
+	seqs, breaks := selected(t, path, Query{Since: ago(10)})
 	assert.Empty(t, breaks)
-	assert.Equal(t, []uint64{2}, seqs)
+	assert.Equal(t, []uint64{4, 6}, seqs)
+}
+
+// writtenAt writes a log of files whose entries were written at these times.
+func writtenAt(t *testing.T, files ...[]time.Time) (path string) {
+	path, head := newPath(t), Head{}
+	for i, times := range files {
+		var list []Entry
+		for _, at := range times {
+			list = append(list, Entry{Type: Opened, At: at})
+		}
+		lines, heads, err := chain(head, list)
+		require.NoError(t, err)
+		head = heads[len(heads)-1]
+		name := path
+		if i < len(files)-1 {
+			name = rotatedName(path, head.Seq)
+		}
+		require.NoError(t, os.WriteFile(name, lines, 0o600))
+	}
+	return path
 }
 
 // Whatever is wrong is said where it is, and what is behind it is read.

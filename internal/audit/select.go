@@ -30,6 +30,11 @@ func (q Query) selects(e *Entry) bool {
 		(q.Run == "" || e.Run == q.Run) && (q.Node == "" || e.Node == q.Node || e.Machine == q.Node)
 }
 
+// isOverAt says whether no entry that follows one of that time is selected, unless a clock that was ahead has written it.
+func (q Query) isOverAt(at time.Time) bool {
+	return !q.Until.IsZero() && !at.Before(q.Until.Add(disorder))
+}
+
 // Break is a place where the log does not continue what was before it: entries are missing there, or were changed.
 type Break struct {
 	After uint64    `json:"after"`         // the number of the entry before it; 0: the log begins here
@@ -40,8 +45,8 @@ type Break struct {
 }
 
 // Select reads the log at path, and calls entry with each entry that q selects, and broken with each break, in their order. It
-// is for people who want to read on behind a break; Verify is for evidence. Files that ended before q.Since are not read. It
-// needs no lock, so it never delays the writer: it reads the file that is written as far as it was when it was opened, and a
+// is for people who want to read on behind a break; Verify is for evidence. Files that ended before q.Since are not read, nor those
+// that follow one of which all is after q.Until. It needs no lock, so it never delays the writer: it reads the file that is written as far as it was when it was opened, and a
 // file that is renamed meanwhile is read under its new name. Its error is that of a file that cannot be read, of ctx, or of
 // one of the two functions.
 func Select(ctx context.Context, path string, q Query, entry func(Entry) error, broken func(Break) error) error {
@@ -71,6 +76,7 @@ type selection struct {
 	head   Head      // after the last good line
 	at     time.Time // when that was written
 	seen   bool      // there was a good line, or a file was passed over
+	beyond bool      // the first entry of the file that is read is not before q.Until, nor is any other so far
 	over   bool      // what follows is not before q.Until
 	bad    string    // what is wrong since the last good line; "" if nothing is
 }
@@ -101,11 +107,12 @@ func (s *selection) files(path string) error {
 		if len(old) > 1 {
 			next = rotatedName(path, old[1])
 		}
-		if began, known := beginOf(next); known && began.Add(disorder).Before(s.q.Since) && s.at.IsZero() { // only before the first entry
+		if s.at.IsZero() && s.q.isEndedBefore(name, next) { // only before the first entry
 			s.head, s.seen = Head{Seq: old[0]}, true
 		} else {
 			err = s.file(f)
 		}
+		s.over = s.beyond && !s.q.isBegunBefore(path, old[1:])
 		s.passed = old[0]
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
@@ -140,6 +147,25 @@ func beginOf(name string) (at time.Time, known bool) {
 	return e.At, err == nil
 }
 
+// isEndedBefore says whether a file ended before q.Since: the next one began before that, by a clock that was not set back meanwhile.
+func (q Query) isEndedBefore(name, next string) bool {
+	ended, known := beginOf(next)
+	began, _ := beginOf(name)
+	return known && !ended.Add(disorder).Before(began) && ended.Add(disorder).Before(q.Since)
+}
+
+// isBegunBefore says whether the log at path, or one of its rotated files, begins before q.Until: the clock was ahead in the files before it.
+func (q Query) isBegunBefore(path string, numbers []uint64) bool {
+	names := []string{path}
+	for _, n := range numbers {
+		names = append(names, rotatedName(path, n))
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		began, known := beginOf(name)
+		return known && !q.isOverAt(began)
+	})
+}
+
 // file reads one file to the end that it has now.
 func (s *selection) file(f *os.File) error {
 	is, err := f.Stat()
@@ -149,7 +175,8 @@ func (s *selection) file(f *os.File) error {
 	again := s.last != nil && os.SameFile(s.last, is) // a crash left it two names
 	s.last = is
 	buffered := bufio.NewReaderSize(io.LimitReader(f, is.Size()), maxLine)
-	for n := 1; !s.over; n++ {
+	s.beyond = false // until it has a first entry
+	for n := 1; ; n++ {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
@@ -169,20 +196,17 @@ func (s *selection) file(f *os.File) error {
 			return fmt.Errorf("read the audit log: %w", err)
 		}
 	}
-	return nil
 }
 
 // line takes in one line. again: the file was read before, as far as its entries are known.
 func (s *selection) line(raw []byte, first, again bool) error {
 	prev, next, e, err := parseLine(raw)
+	s.beyond = (first || s.beyond) && err == nil && s.q.isOverAt(e.At)
 	switch {
 	case err != nil:
 		s.bad = cmp.Or(s.bad, err.Error())
 		return nil
 	case again && next.Seq <= s.head.Seq:
-		return nil
-	case first && !s.q.Until.IsZero() && !e.At.Before(s.q.Until.Add(disorder)) && !e.At.After(time.Now()): // a clock that was ahead writes a time to come
-		s.over = true
 		return nil
 	case s.bad != "":
 	case !s.seen && prev.Seq > 0:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -173,7 +174,7 @@ func (x requestRuns) of(q *policy.Requested, lost bool) *remediate.Run {
 		return r
 	}
 	own := x.own[requestKey(q.Request.Kind, q.Request.UID)]
-	if request.IsDone(own) && !x.isSince(own, lost) { // the lost run may have begun after it
+	if request.IsDone(own) && !x.isSince(own, q.Request.Power, lost) { // the lost run may have begun after it
 		own = nil
 	}
 	if own == nil || !own.Open() && !request.IsDone(own) {
@@ -184,10 +185,16 @@ func (x requestRuns) of(q *policy.Requested, lost bool) *remediate.Run {
 	return own
 }
 
-// isSince says whether a run has ended since the lost run of a request, if one is lost: this instance has seen it
+// isSince says whether a run has ended on the same machine since the lost run of a request, if one is lost: this instance has seen it
 // end. No clock says that: the one that wrote the end, or this one now, may be wrong. // I20
-func (x requestRuns) isSince(done *remediate.Run, lost bool) bool {
-	return !lost || !x.seenEnd[done.ID].IsZero()
+func (x requestRuns) isSince(done *remediate.Run, p *policy.PowerRequest, lost bool) bool {
+	return !lost || !x.seenEnd[done.ID].IsZero() && !IsOnOtherMachine(p, done.Target)
+}
+
+// IsOnOtherMachine says whether a target is on another machine than the one that the run of a request's finalizer may have switched off. What
+// becomes of it says nothing about that one. // I20
+func IsOnOtherMachine(p *policy.PowerRequest, t remediate.Target) bool {
+	return bmc.UsableUUID(p.HeldMachine) && bmc.UsableUUID(t.SystemUUID) && !bmc.UUIDsMatch(p.HeldMachine, t.SystemUUID)
 }
 
 // doneFor returns the newest run that has power-cycled or replaced the target of a request since the request was
@@ -197,7 +204,7 @@ func (x requestRuns) doneFor(q *policy.Requested, lost bool) (newest *remediate.
 	made := q.Request.Created
 	for _, r := range x.done[q.Target.Subject()] {
 		answers := !r.WrongClock && !made.IsZero() && r.Ended.After(made) && !r.Ended.After(x.now) && !isOfEarlierMachine(r, q.Target.MachineUID)
-		if answers && x.isSince(r, lost) && (newest == nil || r.ID > newest.ID) {
+		if answers && x.isSince(r, q.Request.Power, lost) && (newest == nil || r.ID > newest.ID) {
 			newest = r
 		}
 	}

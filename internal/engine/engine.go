@@ -262,6 +262,8 @@ type Escalation interface {
 	// a cluster in which a run is open is refused; and WhyNotRemove to remove such a cluster.
 	WhyNotStart(missing func(cluster string) bool) error
 	WhyNotRemove(cluster string) error
+	// Prune deletes the records that ended before a time, of whatever cluster.
+	Prune(ctx context.Context, store state.Store, before time.Time) error
 	// Abort gives up the record that an order names in place of a run. known: there is such a record.
 	Abort(ctx context.Context, o wire.Order) (out order.Outcome, known bool, err error)
 }
@@ -276,8 +278,9 @@ func (noEscalation) Remove(string) {}
 func (noEscalation) Load(context.Context) (begin func(string), err error) {
 	return func(string) {}, nil
 }
-func (noEscalation) WhyNotStart(func(string) bool) error { return nil }
-func (noEscalation) WhyNotRemove(string) error           { return nil }
+func (noEscalation) WhyNotStart(func(string) bool) error                 { return nil }
+func (noEscalation) WhyNotRemove(string) error                           { return nil }
+func (noEscalation) Prune(context.Context, state.Store, time.Time) error { return nil }
 func (noEscalation) Abort(context.Context, wire.Order) (out order.Outcome, known bool, err error) {
 	return out, false, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
@@ -159,6 +160,25 @@ func TestOldRunsAndBackupsArePruned(t *testing.T) {
 		assert.Equal(t, []int{0, 1}, []int{backups, runs}, "the run is history for ninety")
 		backups, runs = left(90 * 24 * time.Hour)
 		assert.Equal(t, []int{0, 0}, []int{backups, runs})
+	})
+}
+
+// What other remediators were asked in a cluster that is not configured any more is removed with its runs: nobody ends its records there. One that
+// is not over stays, whatever its age. // I22
+func TestOldRecordsOfARemovedClusterArePruned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		now := time.Now().UTC()
+		for id, ended := range map[string]time.Time{"old": now.AddDate(0, 0, -91), "young": now.AddDate(0, 0, -89), "open": {}} {
+			must.Do(escalate.Save(t.Context(), store, escalate.Record{ID: id, Target: remediate.Target{Cluster: "removed", Node: id}, Started: now.AddDate(-1, 0, 0), Ended: ended}))(t)
+		}
+		_, _, stop := start(t, w, store, func(o *engine.Options) { o.Escalation = asks(o, nil) })
+		time.Sleep(2 * time.Second)
+		stop()
+		var left []string
+		for _, r := range must.Do(escalate.Load(t.Context(), store))(t) {
+			left = append(left, r.ID)
+		}
+		assert.ElementsMatch(t, []string{"young", "open"}, left)
 	})
 }
 

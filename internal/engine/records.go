@@ -248,6 +248,9 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	if err == nil {
 		err = e.stop.Prune(ctx, store, now.Add(-keepRuns)) // I23
 	}
+	if err == nil {
+		err = e.opt.Escalation.Prune(ctx, store, now.Add(-keepRuns))
+	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "prune old records: " + err.Error()})
 	}

@@ -115,6 +115,35 @@ func TestNodeOfAnotherMachineReleasesNothing(t *testing.T) {
 	})
 }
 
+// The machine that has taken the name of the Node is not power-cycled for such a request, and that its BMC reads On ends nothing: what the
+// finalizer stands for is another machine, which may be off. // I20, I27
+func TestMachineThatTookTheNameIsNotThatOfTheLostRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lostRun(t, w, store)
+		w.SetBMCUUID(spareUUID)
+		w.Do(func(s *fake.State) {
+			h := s.Host("n-1")
+			h.On, h.NodeUUID, h.Kernel = true, spareUUID, fake.Hung
+			s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Ready: "Unknown", Since: time.Now()})
+		})
+		e := running(t, w, &failingStore{Store: openStore(t, t.TempDir())}, func(o *engine.Options) {
+			responding(w)(o)
+			o.LastChecks = func(string, string) []hosts.LastCheck {
+				return []hosts.LastCheck{{At: time.Now(), LastOn: time.Now(), Power: bmc.On}}
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, reason.TargetChanged).Value, "(system UUID "+hostUUID+"): see that that one is on, then remove the finalizer")
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		time.Sleep(time.Minute)
+		q, told := asked(w)
+		require.NotNil(t, q, "nothing else shows that the host is off")
+		assert.True(t, q.Power.HasFinalizer)
+		assert.Equal(t, request.Held, told.Phase)
+	})
+}
+
 // While the request asks, a new run brings the host back: nothing is lost.
 func TestNewRunFollowsALostOne(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

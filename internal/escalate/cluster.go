@@ -287,6 +287,23 @@ func (e *Escalation) WhyNotRemove(cluster string) error {
 	return nil
 }
 
+// Prune implements engine.Escalation. The loop of a cluster deletes its records itself, a day after their end; this deletes those of clusters
+// that are not configured any more.
+func (e *Escalation) Prune(ctx context.Context, store state.Store, before time.Time) (err error) {
+	e.mu.Lock()
+	all := e.stored
+	e.mu.Unlock()
+	for _, r := range all {
+		if r.Ended.IsZero() || !r.Ended.Before(before) {
+			continue
+		}
+		if e := remove(ctx, store, r); e != nil && !errors.Is(e, state.ErrNotFound) && !errors.Is(e, state.ErrConflict) { // somebody was faster
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
 // Run implements admit.Escalation.
 func (c *Cluster) Run(ctx context.Context) error {
 	objects := c.objects()

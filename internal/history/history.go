@@ -277,9 +277,26 @@ func (rs *runs) addStored(list []wire.RunRecord) (onlyThere int) {
 		complete(&rs.ended.list[i], stored[rs.ended.list[i].ID])
 	}
 	for id, r := range rs.open {
-		complete(&r.PeriodRun, stored[id])
+		if now := stored[id]; now != nil {
+			complete(&r.PeriodRun, now)
+			rs.goOn(r, now)
+		}
 	}
 	return onlyThere
+}
+
+// goOn takes in what the state says of a run that the log leaves open: another instance may have gone on with it, or ended it.
+func (rs *runs) goOn(r *openRun, now *wire.RunRecord) {
+	if now.Ended.After(rs.period.Until) {
+		return
+	}
+	r.Result, r.Reason, r.Ended = now.Result, now.Reason, now.Ended
+	if r.Ended.IsZero() {
+		return
+	}
+	delete(rs.open, r.ID)
+	rs.byResult[r.Result]++
+	rs.ended.add(r.PeriodRun, maxShown)
 }
 
 func (rs *runs) addUnlogged(r *wire.RunRecord) {

@@ -112,6 +112,22 @@ func TestRunsOfTheState(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "does not have 2 runs that the state has")
 }
 
+// A run that began here and went on at another instance is what the state says: its log has the rest. What is later than the period is none of it.
+func TestRunThatAnotherInstanceEnded(t *testing.T) {
+	r := reported(day, Now{Runs: []wire.RunRecord{
+		{ID: "r-1", Cluster: "prod", Node: "n-1", Proof: "BMC", Result: "Done", Started: at(0), Ended: at(8)},
+		{ID: "r-2", Cluster: "prod", Node: "n-2", Result: "Held", Reason: "FalseOff", Started: at(1)},
+		{ID: "r-3", Cluster: "prod", Node: "n-3", Result: "Done", Started: at(2), Ended: day.Until.Add(time.Hour)},
+	}}, began(-1440), entry(0, event.Started, run("r-1"), step("PowerOff")), entry(1, event.Started, run("r-2"), step("PowerOff"), of("n-2")),
+		entry(2, event.Started, run("r-3"), step("PowerOff"), of("n-3")))
+	assert.Equal(t, map[string]int{"Done": 1, "Held": 1, "Running": 1}, r.Fenced.ByResult)
+	require.Len(t, r.Fenced.Runs, 3)
+	assert.Equal(t, []any{"Done", at(8)}, []any{r.Fenced.Runs[0].Result, r.Fenced.Runs[0].Ended})
+	assert.Equal(t, []string{"Held", "FalseOff"}, []string{r.Fenced.Runs[1].Result, r.Fenced.Runs[1].Reason})
+	assert.Equal(t, []any{"Running", time.Time{}}, []any{r.Fenced.Runs[2].Result, r.Fenced.Runs[2].Ended})
+	assert.Zero(t, r.Evidence.RunsOfState)
+}
+
 // A run that waits because fenced only observes by then, and is aborted, fenced nobody.
 func TestWaitingRunThatIsAborted(t *testing.T) {
 	for end, outcome := range map[string]string{"Aborted": wire.OutcomeRecovered, "PowerOff": wire.OutcomeFenced} {

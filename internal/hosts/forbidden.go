@@ -270,7 +270,7 @@ const (
 )
 
 // ownHost recognises this host among Nodes, hosts and devices. A BMC may be known only by a name:
-// health checks resolve the names, so that no decision waits for DNS.
+// health checks and whoever is about to use the BMC resolve it, so that no decision waits for DNS.
 type ownHost struct {
 	Own
 	catalog *catalog
@@ -307,6 +307,15 @@ func (o *ownHost) isAny(n *policy.Node, hosts []string, uuids ...string) string 
 		}
 	}
 	return ""
+}
+
+// resolveAll looks up the names of all devices of a host. // I13
+func (o *ownHost) resolveAll(ctx context.Context, h bmc.Host) {
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			o.resolve(ctx, d)
+		}
+	}
 }
 
 // resolve looks up the name of a device, if its addresses can be compared with this host's.

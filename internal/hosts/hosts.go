@@ -249,7 +249,8 @@ func (c *Cluster) FixTarget(t *remediate.Target, h bmc.Host) {
 }
 
 // Find returns a target's host with its credentials. It refuses a host that leads elsewhere than
-// when the run began. The error is a *reason.Refusal.
+// when the run began. It also finds out whether a name in it is that of this host's own BMC. The error is
+// a *reason.Refusal.
 func (c *Cluster) Find(ctx context.Context, t remediate.Target) (bmc.Host, error) {
 	if t.Address == "" { // FixTarget was not called yet
 		return c.FindNew(ctx, t)
@@ -258,6 +259,7 @@ func (c *Cluster) Find(ctx context.Context, t remediate.Target) (bmc.Host, error
 	if err != nil {
 		return h, err
 	}
+	c.hosts.own.resolveAll(ctx, h)
 	return withSecrets(ctx, h, c.secrets.read), nil
 }
 
@@ -303,6 +305,7 @@ func (c *Cluster) FindNew(ctx context.Context, t remediate.Target) (bmc.Host, er
 	if r := c.metal.withheld(h, t); r != nil {
 		return h, r
 	}
+	c.hosts.own.resolveAll(ctx, h)
 	h = withSecrets(ctx, h, c.secrets.read)
 	if r := c.metal.otherAccount(ctx, h, t); r != nil {
 		return h, r

@@ -174,6 +174,13 @@ func (h *held) Put(_ context.Context, r state.Record) (uint64, error) {
 	return 1, nil
 }
 
+func (h *held) Delete(_ context.Context, _ state.Kind, key string, _ uint64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.slots = slices.DeleteFunc(h.slots, func(o state.Record) bool { return o.Key == key })
+	return nil
+}
+
 func leading(ctx context.Context, s state.Store) *Lead {
 	l := New(Options{Name: "c", Slots: NewSlots(func(string) {})})
 	l.current.Store(newLeadership(ctx, state.Claim{Store: s}, suspend.Awake{}))
@@ -237,6 +244,62 @@ func TestSlotOfARunThatHasGone(t *testing.T) {
 		leaveFirst()
 		g.Wait()
 		assert.Equal(t, map[string]string{"first": "c", "stays": "c"}, l.opt.Slots.taken)
+		assert.Len(t, store.slots, 2)
+	})
+}
+
+// runs is a cluster that knows which runs are in flight.
+type runs struct {
+	Cluster
+	mu       sync.Mutex
+	inFlight []string
+}
+
+func (r *runs) add(run string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inFlight = append(r.inFlight, run)
+}
+
+func (r *runs) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, run := range r.inFlight {
+		if !taken[run] {
+			lacking = append(lacking, run)
+		}
+	}
+	for run := range taken {
+		if !slices.Contains(r.inFlight, run) {
+			needless = append(needless, run)
+		}
+	}
+	return lacking, needless
+}
+
+// A run that waited, and whose slot was not freed yet, keeps that slot if it begins again before somebody frees it: else one run more than the
+// limit could be in flight. // I11
+func TestSlotOfARunThatBeginsAgainIsNotFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &held{putting: func() { time.Sleep(time.Second) }}
+		l, c := leading(t.Context(), store), &runs{}
+		l.opt.Cluster, l.opt.Store = c, store
+		for _, run := range []string{"waits", "ended"} {
+			ok, err := l.TakeSlot(t.Context(), 3, run)
+			assert.NoError(t, err)
+			assert.True(t, ok)
+		}
+		time.Sleep(slotsFresh)
+		c.add("new") // its slot is taken first, which takes a while
+		var g sync.WaitGroup
+		g.Go(func() { assert.NoError(t, l.compareSlots(t.Context())) })
+		synctest.Wait()
+		c.add("waits")
+		ok, err := l.TakeSlot(t.Context(), 3, "waits")
+		assert.NoError(t, err)
+		assert.True(t, ok)
+		g.Wait()
+		assert.Equal(t, map[string]string{"new": "c", "waits": "c"}, l.opt.Slots.taken)
 		assert.Len(t, store.slots, 2)
 	})
 }

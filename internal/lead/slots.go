@@ -139,13 +139,27 @@ func (s *Slots) take(ctx context.Context, store state.Store, cluster string, q *
 	}
 }
 
-// free frees the slots of runs, and returns how many of the runs have none now.
-func (s *Slots) free(ctx context.Context, store state.Store, runs []string) (int, error) {
+// takenBy returns the runs of a cluster that have slots.
+func (s *Slots) takenBy(cluster string) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := map[string]bool{}
+	for run, of := range s.taken {
+		if of == cluster {
+			taken[run] = true
+		}
+	}
+	return taken
+}
+
+// free frees the slots of the runs that needless returns, and returns how many of these have none now. It calls needless when nobody
+// can take a slot any more: a run that begins again meanwhile would keep the one that is freed. // I11
+func (s *Slots) free(ctx context.Context, store state.Store, needless func() []string) (int, error) {
 	if err := s.io.Acquire(ctx, 1); err != nil {
 		return 0, err
 	}
 	defer s.io.Release(1)
-	freed, err := state.FreeSlots(ctx, store, runs)
+	freed, err := state.FreeSlots(ctx, store, needless())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, run := range freed {
@@ -163,15 +177,7 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	if err := s.refresh(ctx, l.opt.Store); err != nil {
 		return err
 	}
-	taken := map[string]bool{}
-	s.mu.Lock()
-	for run, cluster := range s.taken {
-		if cluster == l.opt.Name {
-			taken[run] = true
-		}
-	}
-	s.mu.Unlock()
-	lacking, needless := l.opt.Cluster.SlotMismatches(taken)
+	lacking, needless := l.opt.Cluster.SlotMismatches(s.takenBy(l.opt.Name))
 	for _, run := range lacking {
 		if _, err := l.TakeSlot(ctx, EverySlot, run); err != nil {
 			return err
@@ -180,7 +186,10 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	if len(needless) == 0 {
 		return nil
 	}
-	n, err := s.free(ctx, l.Store(), needless)
+	n, err := s.free(ctx, l.Store(), func() []string {
+		_, needless := l.opt.Cluster.SlotMismatches(s.takenBy(l.opt.Name))
+		return needless
+	})
 	if n > 0 {
 		s.freed(l.opt.Name)
 	}
