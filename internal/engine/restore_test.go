@@ -125,6 +125,18 @@ func backupOf(t *testing.T, s state.Store) (all []state.Record) {
 	return all
 }
 
+// putBack makes a store of a backup, as cp -a does.
+func putBack(t *testing.T, dir string, backup []state.Record) state.Store {
+	t.Helper()
+	s := must.Do(boltstore.Open(dir + "/old.db"))(t)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for _, r := range backup {
+		r.Version = 0
+		must.Do(s.Put(t.Context(), r))(t)
+	}
+	return s
+}
+
 // docs/state.md, "Restore": a run that was open in the backup and has ended since "is open again, looks, and ends by
 // itself. A host that is healthy keeps its power, and its Node is not deleted again". This takes a backup in each second of
 // a run, lets the run end, and puts the backup back (cp -a) half an hour later.
@@ -162,12 +174,7 @@ func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 			require.Equal(t, 1, w.Isolations())
 			offs := w.Count(bmc.CommandOff)
 
-			old := must.Do(boltstore.Open(dir + "/old.db"))(t)
-			defer func() { require.NoError(t, old.Close()) }()
-			for _, r := range backup {
-				r.Version = 0
-				must.Do(old.Put(t.Context(), r))(t)
-			}
+			old := putBack(t, dir, backup)
 			e = running(t, w, old, waiting)
 			time.Sleep(30 * time.Minute)
 			r := only(t, e)
@@ -211,13 +218,7 @@ func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
 			time.Sleep(time.Until(ordered.Add(c.since)))
 			offs := w.Count(bmc.CommandOff)
 
-			old := must.Do(boltstore.Open(dir + "/old.db"))(t)
-			defer func() { require.NoError(t, old.Close()) }()
-			for _, r := range backup {
-				r.Version = 0
-				must.Do(old.Put(t.Context(), r))(t)
-			}
-			e = running(t, w, old, slowly)
+			e = running(t, w, putBack(t, dir, backup), slowly)
 			time.Sleep(30 * time.Minute)
 			r := only(t, e)
 			assert.True(t, r.Step.Ended(), "%s %s: %s", r.Step, r.Reason, r.Note)
