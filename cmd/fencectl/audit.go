@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -151,7 +152,7 @@ fencectl audit verify.`,
 	}
 	flags := cmd.Flags()
 	flags.Var(days{&o.since}, "since", "only entries of this last time, like 7d or 24h; 0 means all")
-	flags.StringVar(&o.node, "node", "", "only entries about this node")
+	flags.StringVar(&o.node, "node", "", "only entries about this node, or about this NAMESPACE/MACHINE without a node")
 	flags.BoolVar(&o.head, "head", false, "print only SEQ:HASH of the last entry")
 	return cmd
 }
@@ -165,11 +166,11 @@ func (c *cli) auditShow(o *auditOptions, now time.Time) error {
 		return err
 	}
 	if c.isTable() && !o.head {
-		fmt.Fprintf(c.out, "%6s  %-25s  %-8s  %s\n", "SEQ", "TIME", "TYPE", "CLUSTER, NODE, RUN, STEP, ACTION OR REASON, AND MORE")
+		fmt.Fprintf(c.out, "%6s  %-25s  %-8s  %s\n", "SEQ", "TIME", "TYPE", "CLUSTER, NODE OR MACHINE, RUN, STEP, ACTION OR REASON, AND MORE")
 	}
 	s, err := audit.Walk(path, func(l audit.Line) error {
 		e := l.Entry
-		if o.head || o.node != "" && e.Node != o.node || c.cluster != "" && e.Cluster != c.cluster || o.since > 0 && e.At.Before(now.Add(-o.since)) {
+		if o.head || o.node != "" && cmp.Or(e.Node, e.Machine) != o.node || c.cluster != "" && e.Cluster != c.cluster || o.since > 0 && e.At.Before(now.Add(-o.since)) {
 			return nil
 		}
 		return c.printEntry(l)
@@ -199,7 +200,7 @@ func (c *cli) printEntry(l audit.Line) error {
 	e := l.Entry
 	var b strings.Builder
 	fmt.Fprintf(&b, "%6d  %-25s  %-8s", e.Seq, e.At.Local().Format(time.RFC3339), e.Type)
-	for _, word := range []string{e.Cluster, e.Node, e.Run, e.Step, e.Action, e.Reason} {
+	for _, word := range []string{e.Cluster, cmp.Or(e.Node, e.Machine), e.Run, e.Step, e.Action, e.Reason} {
 		if word != "" {
 			fmt.Fprintf(&b, "  %s", word)
 		}
