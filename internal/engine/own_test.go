@@ -109,6 +109,27 @@ func TestOwnBMCIsFoundByItsName(t *testing.T) {
 	})
 }
 
+// A name that could not be resolved is looked up again soon: by then the BMC can be reached, too. // I13
+func TestOwnBMCIsFoundAfterItsNameWasUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "bmc-1.example.com" })
+		var works atomic.Bool
+		own := hosts.Own{BMCAddrs: addrs("192.0.2.9"), Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			if !works.Load() {
+				return nil, assert.AnError
+			}
+			return addrs("192.0.2.9"), nil
+		}}
+		e := running(t, w, store, func(o *engine.Options) { o.Own = own })
+		time.Sleep(2 * time.Second)
+		accepted(t)(e.Fence(t.Context(), dryRun(byHand)))
+		works.Store(true)
+		time.Sleep(time.Minute)
+		refused(t, reason.OwnHost)(e.Fence(t.Context(), byHand))
+	})
+}
+
 // If another entry reports a MAC address of the local BMC, it is the same machine.
 func TestOwnBMCIsFoundByItsMAC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -266,6 +266,7 @@ func contains(list []netip.Addr, ip netip.Addr) bool {
 
 const (
 	lookupEvery   = 10 * time.Minute
+	lookupAgain   = 30 * time.Second // after one that failed
 	lookupTimeout = 2 * time.Second
 )
 
@@ -340,10 +341,10 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}
 	}
+	r.next = now.Add(lookupAgain)
 	if addrs, err := lookup(ctx, name); err == nil { // otherwise the former addresses stay
-		r.addrs = addrs
+		r.addrs, r.next = addrs, now.Add(lookupEvery)
 	}
-	r.next = now.Add(lookupEvery)
 	o.mu.Lock()
 	o.resolved[name] = r
 	full := len(o.resolved) > o.room
