@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
@@ -422,4 +423,27 @@ func TestRunThatBeginsAgainCountsAtEachStart(t *testing.T) {
 			assert.Greater(t, offs, 9, "and they have begun again")
 		})
 	}
+}
+
+// A request that its check gives up is answered once the run rests. The run does not outlive it then: it was told that
+// nothing more is switched. // I22
+func TestRunOutlivesNoRequestThatWasGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		w.nodeHealthCheck(3)
+		e := running(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		until(t, e, remediate.AwaitNode) // the Node is gone
+		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
+		require.Equal(t, reason.Withdrawn, until(t, e, remediate.Waiting).Reason)
+		time.Sleep(5 * time.Minute)
+		_, told := asked(w)
+		require.Equal(t, request.Failed, told.Phase)
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		stands(t, e, remediate.Waiting, reason.Withdrawn)
+		w.Recover()
+		time.Sleep(10 * time.Minute)
+		stands(t, e, remediate.Done)
+	})
 }

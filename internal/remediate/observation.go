@@ -101,6 +101,8 @@ type Observation struct {
 	// these. WithdrawnWhy explains a Yes. // I4
 	Withdrawn    Answer
 	WithdrawnWhy string
+	// GivenUp: the request of this run is there, and the check that made it has given up on it.
+	GivenUp bool
 	// Quorum: etcd keeps its quorum without this control-plane host. Only asked for
 	// control planes. QuorumWhy explains a No. // I12
 	Quorum    Answer

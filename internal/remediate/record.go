@@ -98,7 +98,7 @@ func (r Run) Settled() bool {
 		return true
 	case !r.Step.Idle(), anyOnPending(r), r.LeaveOff, restoreRequested(r), r.Retry != nil, hasNewConfirmation(r):
 		return false
-	case r.Step == Waiting && (r.Reason != reason.Withdrawn && r.Reason != reason.AttemptsExhausted || r.Wait == nil || r.Wait.Due): // it goes on by itself
+	case r.Step == Waiting && (r.Reason != reason.Withdrawn && r.Reason != reason.AttemptsExhausted || r.Wait == nil || r.Wait.Due || r.IsolatedAsked): // it goes on by itself
 		return false
 	}
 	untouched := !r.TouchedHost() && r.OffLevel == 0

@@ -42,9 +42,9 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		r.OtherPowerLock = s.OtherPowerLock
 	}
 	r = recordBusy(r, s, now)
-	// The run needs a request again when nobody asks for it, and not only because of a pause, which may end. In step 6 that
-	// says no more than that the Machine stays.
-	if s.Withdrawn == Yes && r.Step != Reprovision && r.OutlivesRequest(s.Node) == No {
+	// The run needs a request again when nobody asks for it, and not only because of a pause, which may end: nor does it outlive a
+	// request that was given up first, because who asked is told so. In step 6 that says no more than that the Machine stays. // I22
+	if s.Withdrawn == Yes && r.Step != Reprovision && (s.GivenUp || r.OutlivesRequest(s.Node) == No) {
 		r.IsolatedAsked = false
 	}
 	switch {

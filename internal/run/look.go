@@ -138,6 +138,7 @@ func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation,
 	seen.Clock, seen.ClockSet = agrees, w.clock.unsaved(time.Now())
 	seen.Justified, seen.Why = w.r.opt.Cluster.Justified(w.run, fresh, seen, at)
 	seen.Withdrawn, seen.WithdrawnWhy = w.r.opt.Cluster.Withdrawn(w.run, fresh, at)
+	seen.GivenUp = fresh.RequestRead && fresh.Request != nil && !fresh.Request.TimedOut.IsZero()
 	seen.RenamedTo, seen.NodesUnseen = w.r.opt.Cluster.RenamedTo(w.run)
 	if w.run.ControlPlane {
 		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)
