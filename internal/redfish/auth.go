@@ -44,7 +44,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 	next := auth{session: session, basic: session == nil}
 	switch {
 	case session != nil:
-		c.basicRefused, c.token = false, session.Token
+		c.basicRefused, c.token = false, bmc.NewSecret(session.Token)
 	case err != nil && !sessionsUsedUp(err):
 		return c.loginError(err)
 	case err != nil && c.basicRefused:

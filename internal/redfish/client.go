@@ -44,7 +44,7 @@ type Client struct {
 	refusedLate atomic.Pointer[lateRefusal]
 
 	auth         auth
-	token        string // of the newest session, also after its end
+	token        bmc.Secret // of the newest session, also after its end
 	basicRefused bool
 
 	links            *links  // of the service root, after it was read

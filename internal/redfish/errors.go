@@ -116,7 +116,7 @@ func answerText(e *common.Error) string {
 func (c *Client) scrub(text string) string {
 	password := c.device.Password.Reveal()
 	basic := base64.StdEncoding.EncodeToString([]byte(c.device.Username + ":" + password))
-	return bmc.Scrubbed(text, maxText, basic, password, jsonText(password), c.token)
+	return bmc.Scrubbed(text, maxText, basic, password, jsonText(password), c.token.Reveal())
 }
 
 // jsonText is s as it is encoded in the body of a login.
