@@ -129,8 +129,8 @@ func (w *RequestedRuns) requested(now time.Time) []cluster.RequestWithRun {
 		if a, _ := w.candidate(&q.Requested); cluster.IsOnOtherMachine(q.Request.Power, a.Draft.Target) {
 			t := &q.Target
 			t.Verdict, t.Reason, t.Refusals = policy.Indeterminate, reason.TargetChanged, []reason.Code{reason.TargetChanged}
-			t.Message = "its Node is on another machine than the one that a run which fenced does not know may have switched off (system UUID " +
-				bmc.Printable(q.Request.Power.HeldMachine, maxUUIDText) + "): see that that one is on, then remove the finalizer fenced.io/power with kubectl"
+			t.Message = "its Node is on another machine now, and a run that fenced does not know may have switched off the former one (system UUID " +
+				bmc.Printable(q.Request.Power.HeldMachine, maxUUIDText) + "): see that the former one is on, then remove the finalizer fenced.io/power with kubectl"
 		}
 	}
 	return list

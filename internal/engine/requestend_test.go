@@ -134,7 +134,7 @@ func TestMachineThatTookTheNameIsNotThatOfTheLostRun(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, reason.TargetChanged).Value, "(system UUID "+hostUUID+"): see that that one is on, then remove the finalizer")
+		assert.Contains(t, gate(t, e, reason.TargetChanged).Value, "(system UUID "+hostUUID+"): see that the former one is on, then remove the finalizer")
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 		time.Sleep(time.Minute)
 		q, told := asked(w)
