@@ -341,11 +341,13 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}
 	}
+	addrs, err := lookup(ctx, name)
+	o.mu.Lock()
+	r = o.resolved[name] // another lookup may have ended meanwhile
 	r.next = now.Add(lookupAgain)
-	if addrs, err := lookup(ctx, name); err == nil { // otherwise the former addresses stay
+	if err == nil { // otherwise the former addresses stay
 		r.addrs, r.next = addrs, now.Add(lookupEvery)
 	}
-	o.mu.Lock()
 	o.resolved[name] = r
 	full := len(o.resolved) > o.room
 	o.mu.Unlock()

@@ -318,6 +318,23 @@ func TestNamesThatComeAndGoAreForgotten(t *testing.T) {
 	})
 }
 
+// A lookup that fails takes nothing away from one that has ended meanwhile: a run and a health check look up the same name. // I13
+func TestLookupThatFailsLateForgetsNoAddress(t *testing.T) {
+	own, d := []netip.Addr{netip.MustParseAddr("192.0.2.1")}, bmcAt("ipmi://bmc.example.com")
+	o := &ownHost{catalog: &catalog{index: newIndex(), pins: newPins()}, resolved: map[string]resolvedName{}, room: 1}
+	first := true
+	o.Own = Own{BMCAddrs: own, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		if !first {
+			return own, nil
+		}
+		first = false
+		o.resolve(ctx, d)
+		return nil, errors.New("the server does not answer")
+	}}
+	o.resolve(t.Context(), d)
+	require.Equal(t, own, o.resolved["bmc.example.com"].addrs)
+}
+
 // Nodes that claim to be this host are counted for good, and whoever makes Nodes may make any number: only so many are believed. // I13
 func TestNodesThatClaimToBeTheOwnHostAreBounded(t *testing.T) {
 	o := &ownHost{Own: Own{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}
