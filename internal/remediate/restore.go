@@ -167,7 +167,8 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case !deleteOnly && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
 		return stop(r, cmp.Or(r.Reason, reason.AttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
 	case found.effect != proceed, !replaceable, m.Exists != Yes, s.Withdrawn != No, !deleteOnly && s.NodesUnseen, now.Sub(s.At) > freshFor,
-		deleteOnly && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)):
+		s.Contested != No, s.Node.Exists == CannotTell, // it may be Ready // I14, I22
+		deleteOnly && (s.Justified != Yes || noQuorum(r, s)):
 		return r, Nothing, poll
 	}
 	return command(r, DeleteTargetMachine, resendWrite, now)
