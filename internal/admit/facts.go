@@ -135,6 +135,13 @@ func (f *Freshness) View() View {
 	return v
 }
 
+// IsCurrent reports whether the view says what is there now: it is synced, and not older than guards.viewMaxAge. An older one does not show
+// what somebody has changed since: that a check was deleted, or that a host works under another name. // I16
+func (f *Freshness) IsCurrent() bool {
+	v := f.View()
+	return v.Synced && v.Age <= f.opt.Limits.Now().Guards.ViewMaxAge
+}
+
 // Check returns the view and its problem, "" for none. The end of an outage begins the quiet
 // period. changed: since the last call the view became usable or unusable, or an outage has
 // ended.

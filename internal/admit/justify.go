@@ -38,7 +38,8 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 	if !rc.View().Synced {
 		return "", true
 	}
-	return rc.opt.Model.Objects.RenamedTo(r)
+	node, unseen = rc.opt.Model.Objects.RenamedTo(r)
+	return node, unseen || !rc.IsCurrent() // I16
 }
 
 // Names implements run.Cluster: the names of the record, and what a look or the view adds: the Node that
@@ -77,8 +78,17 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 }
 
 // askedFresh answers whether a check or a request asks for the action of a candidate, by the fresh objects of
-// its target: one that fenced carries out, or that another remediator is asked to do. // I4
+// its target: one that fenced carries out, or that another remediator is asked to do. In an old view what asks may have gone. // I4, I16
 func (rc *runCluster) askedFresh(a cluster.Candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
+	answer, why := rc.askedByView(a, f, observed, now)
+	if answer == remediate.Yes && !rc.IsCurrent() {
+		return remediate.CannotTell, ""
+	}
+	return answer, why
+}
+
+// askedByView is askedFresh, however old the view is that shows who asks.
+func (rc *runCluster) askedByView(a cluster.Candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
 	r, t := a.Draft, a.Draft.Target
 	switch {
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
@@ -264,7 +274,16 @@ func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (re
 	case r.Request != nil:
 		return rc.requestWithdrawn(r, f, now)
 	}
-	return rc.opt.Model.Objects.Withdrawn(r)
+	return rc.withdrawnByCheck(r)
+}
+
+// withdrawnByCheck answers for a run that a check asks for. Only the view shows checks: in an old one it may have gone. // I16
+func (rc *runCluster) withdrawnByCheck(r remediate.Run) (remediate.Answer, string) {
+	answer, why := rc.opt.Model.Objects.Withdrawn(r)
+	if answer == remediate.No && !rc.IsCurrent() {
+		return remediate.CannotTell, ""
+	}
+	return answer, why
 }
 
 // ModeForbids implements run.Cluster.
@@ -305,7 +324,7 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 		return remediate.CannotTell, ""
 	case q != nil && q.Power != nil && !q.Deleting && q.TimedOut.IsZero() && !startTimeOver(r, q, now):
 		return remediate.No, ""
-	case !restsBeforeIsolation(r) && rc.opt.Model.RequestedAnew(r, now):
+	case !restsBeforeIsolation(r) && rc.IsCurrent() && rc.opt.Model.RequestedAnew(r, now):
 		return remediate.No, "" // one that rests ends instead: the new request then has a run of its own
 	case q == nil || q.Power == nil:
 		return rc.withdrawnByDeletion(r, f, "the request is gone")
@@ -330,7 +349,7 @@ func (rc *runCluster) withdrawnByDeletion(r remediate.Run, f run.Fresh, why stri
 		return remediate.No, ""
 	}
 	r.CheckID = r.Request.Check
-	answer, ended := rc.opt.Model.Objects.Withdrawn(r)
+	answer, ended := rc.withdrawnByCheck(r)
 	if answer == remediate.Yes {
 		ended = why + ", and of its check: " + ended
 	}

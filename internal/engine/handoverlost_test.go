@@ -341,3 +341,33 @@ func TestRecordMadeWhileAnotherIsReadAgain(t *testing.T) {
 		assert.Empty(t, others(w), "both are looked after")
 	})
 }
+
+// The Node fails again before the check's delay after its recovery is over, and the Nodes cannot be watched any more. The old view does not show
+// that, so the object of a remediator that is at work is not deleted. // I16, I22
+func TestOldViewEndsNoAskedRemediator(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &lateKind{kind: "Node"}
+		options := handingOver(w)
+		w.changeCheck(func(c *policy.Check) { c.HealthyDelay = 10 * time.Minute })
+		running(t, w, store, func(o *engine.Options) {
+			options(o)
+			l.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = l
+		})
+		time.Sleep(2 * time.Minute)
+		require.Len(t, others(w), 1)
+		answer(w, "True")
+		w.Recover()
+		time.Sleep(time.Minute)
+		require.False(t, others(w)[0].HealthyDelaySince.IsZero())
+		l.setLate(true)
+		w.Hang()
+		w.SetReady("Unknown")
+		time.Sleep(time.Hour)
+		require.Len(t, others(w), 1)
+		l.setLate(false)
+		w.SetReady("Unknown")
+		time.Sleep(time.Hour)
+		require.Len(t, others(w), 1)
+	})
+}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -416,6 +417,47 @@ func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
 	})
+}
+
+// One kind cannot be watched any more, while the API server answers every read of a single object. Nobody can say then whether the host works
+// under another name, or whether somebody still asks for the run: no power is cut again, and no Machine is deleted. // I4, I6, I14, I16
+func TestOpenRunIsNotCarriedOnByAnOldView(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   string
+		change func(*world)
+		step   remediate.Step
+		why    reason.Code
+	}{
+		"the host works under another name": {"Node", func(w *world) { w.show("n-new", "boot-2", "True", time.Now()) }, remediate.Held, reason.NodeRenamed},
+		"the check is deleted":              {policy.MachineHealthCheckKind, func(w *world) { w.Do(func(s *fake.State) { s.DropCheck(s.Check) }) }, remediate.Waiting, reason.Withdrawn},
+	} {
+		for _, attempts := range []int{1, 3} {
+			scene(t, fmt.Sprint(name, ", ", attempts), func(t *testing.T, w *world, store *failingStore) {
+				w.ownMachines()
+				w.SetBootTime(never)
+				l := &lateKind{kind: c.kind}
+				e := running(t, w, store, func(o *engine.Options) {
+					waiting(o)
+					o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Clusters[0].Reprovision = attempts, 5*time.Minute, true
+					l.Watch = o.Clusters[0].Watch
+					o.Clusters[0].Watch = l
+				})
+				until(t, e, remediate.AwaitNode)
+				l.setLate(true)
+				c.change(w)
+				time.Sleep(time.Hour)
+				require.True(t, only(t, e).Open())
+				require.Equal(t, 1, w.Count(bmc.CommandOff))
+				require.Empty(t, w.Deprovisioned())
+				l.setLate(false)
+				w.setOthersDown(true) // the next change is seen
+				time.Sleep(90 * time.Minute)
+				stands(t, e, c.step, c.why)
+				assert.Equal(t, 1, w.Count(bmc.CommandOff))
+				assert.Empty(t, w.Deprovisioned())
+			})
+		}
+	}
 }
 
 // An order to fence on which nothing was done is not carried out hours later. // I4

@@ -321,15 +321,16 @@ func TestRequestThatIsOverIsExplained(t *testing.T) {
 	}
 }
 
-// lateNodes is a watch whose Nodes arrive later than everything else, while it is late.
-type lateNodes struct {
+// lateKind is a watch whose objects of one kind arrive later than everything else, while it is late.
+type lateKind struct {
 	admit.Watch
+	kind string
 	mu   sync.Mutex
 	late time.Time // since when; zero: not
 	held []policy.Change
 }
 
-func (l *lateNodes) setLate(late bool) {
+func (l *lateKind) setLate(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late = time.Time{}
@@ -338,13 +339,13 @@ func (l *lateNodes) setLate(late bool) {
 	}
 }
 
-func (l *lateNodes) Changes() (list []policy.Change) {
+func (l *lateKind) Changes() (list []policy.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := append(l.held, l.Watch.Changes()...)
 	l.held = nil
 	for _, c := range all {
-		if c.ID.Kind == "Node" && !l.late.IsZero() {
+		if c.ID.Kind == l.kind && !l.late.IsZero() {
 			l.held = append(l.held, c)
 		} else {
 			list = append(list, c)
@@ -353,7 +354,7 @@ func (l *lateNodes) Changes() (list []policy.Change) {
 	return list
 }
 
-func (l *lateNodes) View() admit.View {
+func (l *lateKind) View() admit.View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.Watch.View()
@@ -368,7 +369,7 @@ func (l *lateNodes) View() admit.View {
 func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		l := &lateNodes{}
+		l := &lateKind{kind: "Node"}
 		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			l.Watch = o.Clusters[0].Watch

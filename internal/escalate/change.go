@@ -173,9 +173,9 @@ func (c *Cluster) reread(ctx context.Context, cause error) error {
 }
 
 // next decides the next step for the object of a record, as it was just read. deleting is since when it
-// is known to be deleted; zero: it is not. ok is false before the view of the cluster is complete.
+// is known to be deleted; zero: it is not. ok is false while the view of the cluster is not complete, or is old. // I16
 func (c *Cluster) next(r Record, live *policy.Request, deleting, now time.Time) (step Step, ignored string, ok bool) {
-	if !c.opt.View.View().Synced {
+	if !c.opt.View.IsCurrent() {
 		return step, "", false
 	}
 	t, ok := c.records.Target(&r, now)
@@ -230,7 +230,7 @@ func (c *Cluster) settle(ctx context.Context, r Record, now time.Time) error {
 		}
 		return c.delete(ctx, r)
 	}
-	if !c.opt.View.View().Synced {
+	if !c.opt.View.IsCurrent() {
 		return nil
 	}
 	t, ok := c.records.Target(&r, now)
