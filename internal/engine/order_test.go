@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -348,5 +350,38 @@ func TestLookup(t *testing.T) {
 		_, there = look.Target("another", r.Target.Node, "")
 		uid, machine = look.Present("another", r.Target)
 		assert.Equal(t, []any{false, false, "", false}, []any{known, there, uid, machine})
+	})
+}
+
+// endedBy calls a function while the end of a run is stored, before anybody knows of that.
+type endedBy struct {
+	*failingStore
+	then func()
+}
+
+func (s *endedBy) Put(ctx context.Context, r state.Record) (uint64, error) {
+	version, err := s.failingStore.Put(ctx, r)
+	if r.Kind == state.KindRun && strings.Contains(string(r.Data), `"step":"Done"`) && s.then != nil {
+		s.then()
+	}
+	return version, err
+}
+
+// An order that comes in the moment in which the run ends is refused: nobody carries it out any more, and the person would wait for it.
+func TestOrderToARunThatJustEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ends, answer := &endedBy{failingStore: store}, make(chan error, 1)
+		e := running(t, w, ends, nil)
+		ends.then = func() {
+			ends.then = nil
+			go func() {
+				_, err := e.Unfence(t.Context(), byHand)
+				answer <- err
+			}()
+			time.Sleep(time.Millisecond) // until the order waits for the worker
+		}
+		until(t, e, remediate.Done)
+		refusedFor(t, <-answer, reason.NoRun)
+		assert.Nil(t, only(t, e).Unfence)
 	})
 }

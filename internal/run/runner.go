@@ -475,9 +475,14 @@ func (b *inbox) take() []order {
 	return list
 }
 
-// takeOrders applies the orders of people to the record, where the record allows them.
+// takeOrders applies the orders of people to the record, where the record allows them. Nobody carries out one that comes while the end of the
+// run is saved.
 func (w *worker) takeOrders(ctx context.Context) {
 	for _, o := range w.inbox.take() {
+		if w.run.Step.Ended() {
+			o.done <- ErrEnded(w.id)
+			continue
+		}
 		next, err := o.change(w.run)
 		if err == nil {
 			if o.event.Actor != remediate.SelfActor { // only a person may have mended an account
