@@ -170,6 +170,7 @@ func TestRefusedReasons(t *testing.T) {
 		entry(5, event.Refused, why("Hold"), of("n-2")), entry(6, event.Started, run("r-1"), of("n-2"), step("PowerOff")),
 		entry(7, event.Stepped, run("r-1"), of("n-2"), step("Waiting")), entry(8, event.Refused, run("r-1"), of("n-2"), why("Paused")), entry(9, event.Stepped, run("r-1"), of("n-2"), step("PowerOff")),
 		entry(10, event.Refused, by(""), why("Quarantined"), of("n-3")),
+		entry(10, event.Refused, by(""), why("NotOwner"), of("")), // of the whole cluster: no check wanted anything
 		entry(11, event.Ordered, by(""), why("NotAuthorised")), entry(11, event.Ordered, by("")),
 		entry(12, event.Ordered, by(""), why("NotAuthorised"), func(e *audit.Entry) { e.Cluster = "" }), // a pause of all
 	)
@@ -185,6 +186,7 @@ func TestRefusedReasons(t *testing.T) {
 	assert.Equal(t, wire.RefusedReason{Reason: "Quarantined", Class: "person", Count: 1, Targets: 1}, got["Quarantined"])
 	assert.Equal(t, 2, got["NotAuthorised"].Orders)
 	assert.NotContains(t, got, "Observing")
+	assert.NotContains(t, got, "NotOwner")
 	assert.Len(t, got, 6)
 }
 
