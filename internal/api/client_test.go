@@ -249,7 +249,8 @@ func TestExportIsWholeOrAnError(t *testing.T) {
 
 // fake is a daemon that answers what it is told to and keeps the orders.
 type fake struct {
-	Daemon // what is not answered below
+	only   string // cluster
+	Daemon        // what is not answered below
 
 	status  wire.Status
 	explain wire.Explanation
@@ -292,6 +293,8 @@ func (f *fake) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) {
 	}
 	return n, nil
 }
+
+func (f *fake) OnlyCluster() string { return f.only }
 
 func (f *fake) Names(_ context.Context, cluster, prefix string) (wire.Names, error) {
 	return wire.Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err
