@@ -292,6 +292,9 @@ func requestError(what string, err error) error {
 		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
 			hint: []string{"is it running? systemctl status fenced", "another socket is named with --socket"}}
 	}
+	if errors.Is(err, api.ErrPerhapsSent) { // interrupted
+		return &exitError{code: exitFailure, err: fmt.Errorf("%s: %w", what, err), hint: []string{"look at fencectl status before you give it again"}}
+	}
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return fmt.Errorf("%s: %w", what, err)

@@ -169,6 +169,9 @@ func (d *scripted) Coverage(context.Context, string) (wire.Coverage, error) {
 	return d.CoversIs, d.fault()
 }
 
+// OnlyCluster is none: the fixture has several.
+func (d *scripted) OnlyCluster() string { return "" }
+
 // Resolve knows the runs of the history.
 func (d *scripted) Resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	for _, r := range d.History {

@@ -469,6 +469,8 @@ func TestOrderWhoseConnectionBroke(t *testing.T) {
 	assert.Equal(t, []string{"it is ssh that failed: try ssh bastion true"}, exit.hint)
 	require.ErrorAs(t, requestError("pause", fmt.Errorf("%w; %w", broke, api.ErrPerhapsSent)), &exit)
 	assert.Contains(t, exit.hint[0], "the order may have been sent")
+	require.ErrorAs(t, requestError("pause", fmt.Errorf("%w; %w", context.Canceled, api.ErrPerhapsSent)), &exit)
+	assert.Equal(t, []string{"look at fencectl status before you give it again"}, exit.hint, "Ctrl-C")
 }
 
 // The shell completes names of the other host.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -202,6 +201,9 @@ func explanationOf(x admit.Explanation) wire.Explanation {
 // Runs implements api.Daemon. Of a Node or a Machine without runs it tells whether there is one at all.
 func (c control) Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error) {
 	t := wire.Timeline{Runs: []wire.RunRecord{}}
+	if err := c.checkCluster(f.Cluster); err != nil {
+		return t, err
+	}
 	runs := c.engine.Runs(f.Cluster)
 	slices.SortFunc(runs, func(a, b remediate.Run) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.ID, b.ID)) })
 	for _, r := range runs {
@@ -217,8 +219,7 @@ func (c control) Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, err
 	if f.Machine != "" {
 		explain, name = c.engine.ExplainMachine, f.Machine
 	}
-	_, err := explain(ctx, f.Cluster, name)
-	if r, ok := errors.AsType[*reason.Refusal](err); isAbsent(err) || ok && r.Reason == reason.NoSuchCluster {
+	if _, err := explain(ctx, f.Cluster, name); isAbsent(err) {
 		return t, apiError(wire.Order{Cluster: f.Cluster, Node: f.Node, Machine: f.Machine}, err)
 	}
 	return t, nil

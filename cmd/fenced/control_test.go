@@ -170,7 +170,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		require.ErrorAs(t, err, &got)
 		assert.Contains(t, got.Hint, "fencectl timeline gone --cluster prod shows its last run; kubectl get nodes")
 	}, time.Minute, time.Millisecond)
-	for f, code := range map[wire.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
+	for f, code := range map[wire.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster", {Cluster: "nosuch"}: "NoSuchCluster"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			_, err := control{engine: e, notes: timeline.New()}.Runs(ctx, f)
 			var got *api.Error

@@ -117,10 +117,8 @@ func (c control) Refused(o wire.Order, e *api.Error) {
 	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
 		word = "failed: "
 	}
-	if o.Of()+o.Run != "" {
-		if names := c.clusterNames(o.Cluster); len(names) == 1 {
-			o.Cluster = names[0] // the only one, which nobody has to name
-		}
+	if o.Cluster == "" && o.Of()+o.Run != "" {
+		o.Cluster = c.OnlyCluster()
 	}
 	c.events.Emit(event.Event{
 		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,

@@ -27,6 +27,14 @@ type resolver struct {
 	nodeOf func(machine string) (node string, err error)
 }
 
+// OnlyCluster implements api.Daemon.
+func (c control) OnlyCluster() string {
+	if names := c.clusterNames(""); len(names) == 1 {
+		return names[0]
+	}
+	return ""
+}
+
 // Resolve implements api.Daemon.
 func (c control) Resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
 	look, clusters := engine.NewLookup(c.engine), c.clusterNames(n.Cluster)

@@ -116,7 +116,11 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	}
 	if err == nil {
 		if saved, err = c.runs.Save(ctx, r); err != nil {
-			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+			failed := event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()}
+			if errors.Is(err, state.ErrNotOwner) { // certainly not in the store
+				failed.Run, failed.Message = r.ID, event.NotStarted+failed.Message
+			}
+			c.emit(failed)
 			err = asUncertain(err)
 		}
 	}
@@ -146,7 +150,7 @@ func (c *Cluster) recordStart(a cluster.Candidate, r remediate.Run) (event.Event
 		return started, nil
 	}
 	if event.PerhapsRecorded(err) {
-		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the audit log may have the start nevertheless: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: event.NotStarted + "the audit log may have the start nevertheless: " + err.Error()})
 	}
 	return started, &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
 }

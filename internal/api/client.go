@@ -141,7 +141,7 @@ func give[T any](ctx context.Context, c *Client, o wire.Order) (Reply[T], error)
 	if err != nil {
 		return Reply[T]{}, fmt.Errorf("encode the order: %w", err)
 	}
-	return ask[T](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
+	return exchange[T](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body, !o.DryRun && !o.Verb.Row().Looks)
 }
 
 // targetPath is the path of what is read about one name. Only a Machine's has a slash.
@@ -164,11 +164,16 @@ func inCluster(cluster string, more ...string) url.Values {
 	return q
 }
 
-// ask makes one request and decodes its answer. All errors of the daemon come
-// back as *Error.
+// ask is exchange for what is only read.
 func ask[T any](ctx context.Context, c *Client, method, path string, q url.Values, body []byte) (Reply[T], error) {
+	return exchange[T](ctx, c, method, path, q, body, false)
+}
+
+// exchange makes one request and decodes its answer. All errors of the daemon come
+// back as *Error. changes: the request is an order that changes something.
+func exchange[T any](ctx context.Context, c *Client, method, path string, q url.Values, body []byte, changes bool) (Reply[T], error) {
 	var r Reply[T]
-	resp, err := c.open(ctx, method, path, q, body)
+	resp, err := c.open(ctx, method, path, q, body, changes)
 	if err != nil {
 		return r, err
 	}
@@ -186,7 +191,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, q url.Value
 }
 
 // open sends a request and gives the answer before its body is read. The body ends, too, when fenced falls silent.
-func (c *Client) open(ctx context.Context, method, path string, q url.Values, content []byte) (*http.Response, error) {
+func (c *Client) open(ctx context.Context, method, path string, q url.Values, content []byte, changes bool) (*http.Response, error) {
 	u := "http://fenced" + path
 	if len(q) > 0 {
 		u += "?" + q.Encode()
@@ -203,7 +208,7 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 	if content != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	b := &body{cancel: cancel, lost: func(err error) error { return c.lost(ctx, method, context.Cause(asking), connected, err) }}
+	b := &body{cancel: cancel, lost: func(err error) error { return c.lost(ctx, changes, context.Cause(asking), connected, err) }}
 	b.whole = sync.OnceFunc(c.watchSilence(asking, connected, &b.reads, cancel))
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -216,16 +221,26 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, co
 }
 
 // lost is the error of a request without an answer, or whose answer is not whole. silent says whether fenced answers nothing any more.
-func (c *Client) lost(ctx context.Context, method string, silent error, connected <-chan struct{}, err error) error {
+func (c *Client) lost(ctx context.Context, changes bool, silent error, connected <-chan struct{}, err error) error {
 	var cause *url.Error
 	if errors.As(err, &cause) {
 		err = cause.Err // its text names a URL that nobody typed
 	}
+	perhaps := func(err error) error {
+		select {
+		case <-connected:
+			if changes {
+				return fmt.Errorf("%w; %w", err, ErrPerhapsSent)
+			}
+		default: // nothing was sent
+		}
+		return err
+	}
 	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("ask fenced at %s: %w", c.at, ctx.Err())
+	case ctx.Err() != nil: // fenced completes an order that it has read
+		return perhaps(fmt.Errorf("ask fenced at %s: %w", c.at, ctx.Err()))
 	case errors.Is(silent, ErrSilent):
-		if method == http.MethodPost {
+		if changes {
 			return fmt.Errorf("at %s: %w; the order was sent, and fenced may carry it out when it goes on", c.at, silent)
 		}
 		return fmt.Errorf("at %s: %w", c.at, silent)
@@ -234,23 +249,15 @@ func (c *Client) lost(ctx context.Context, method string, silent error, connecte
 			Message: fmt.Sprintf("connect to %s: permission denied", c.at),
 			Hint:    "the socket admits root and the members of its group; usermod -aG fenced-view USER, then log in anew"}
 	}
-	err = fmt.Errorf("%w at %s: %w", ErrUnreachable, c.at, err)
-	select {
-	case <-connected:
-		if method == http.MethodPost {
-			err = fmt.Errorf("%w; %w", err, ErrPerhapsSent)
-		}
-	default: // nothing was sent
-	}
-	return err
+	return perhaps(fmt.Errorf("%w at %s: %w", ErrUnreachable, c.at, err))
 }
 
-// ErrPerhapsSent is in the chain of an error of an order whose connection broke before the answer.
+// ErrPerhapsSent is in the chain of an error of an order whose connection broke, or was given up, before the answer.
 var ErrPerhapsSent = errors.New("the order may have been sent, and fenced may carry it out")
 
 // openStream asks for an answer that is read as it comes. An answer other than 200 is an error.
 func (c *Client) openStream(ctx context.Context, path string, q url.Values) (*http.Response, error) {
-	resp, err := c.open(ctx, http.MethodGet, path, q, nil)
+	resp, err := c.open(ctx, http.MethodGet, path, q, nil, false)
 	if err != nil {
 		return nil, err
 	}

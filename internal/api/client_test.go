@@ -249,7 +249,8 @@ func TestExportIsWholeOrAnError(t *testing.T) {
 
 // fake is a daemon that answers what it is told to and keeps the orders.
 type fake struct {
-	Daemon // what is not answered below
+	only   string // cluster
+	Daemon        // what is not answered below
 
 	status  wire.Status
 	explain wire.Explanation
@@ -292,6 +293,8 @@ func (f *fake) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) {
 	}
 	return n, nil
 }
+
+func (f *fake) OnlyCluster() string { return f.only }
 
 func (f *fake) Names(_ context.Context, cluster, prefix string) (wire.Names, error) {
 	return wire.Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err
@@ -631,5 +634,28 @@ func orderWhoseAnswerIsLost(t *testing.T, answer string) {
 	require.NotErrorIs(t, err, ErrPerhapsSent)
 	_, err = New(path+"none").Do(t.Context(), order)
 	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent)
+	_, err = New(path).Do(t.Context(), wire.Order{Verb: wire.Fence, Node: "n-1", Reason: "storm", DryRun: true})
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent, "a dry run is carried out by nobody")
+	_, err = New(path).LookAtBMCs(t.Context(), wire.Order{Verb: wire.TestBMC, Node: "n-1"})
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrPerhapsSent, "nor is a look")
+}
+
+// TestInterruptedOrderMayBeCarriedOut: who presses Ctrl-C reads that it takes nothing back that was sent.
+func TestInterruptedOrderMayBeCarriedOut(t *testing.T) {
+	d := &fake{block: &block{began: make(chan struct{}), until: make(chan struct{}), ended: make(chan struct{})}}
+	c := New(serve(t, d, Roles{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-d.block.began; cancel() }()
+	_, err := c.Do(ctx, wire.Order{Verb: wire.Pause, Reason: "storm"})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, ErrPerhapsSent)
+	close(d.block.until)
+	<-d.block.ended
+
+	_, err = c.Do(ctx, wire.Order{Verb: wire.Pause, Reason: "storm"}) // over before it began
+	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, ErrPerhapsSent)
 }

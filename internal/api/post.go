@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,7 +154,8 @@ const maxFirsts = 1000
 // twoPersonRule remembers the orders that wait for a second person. It keeps them in
 // memory: after a restart both persons must give the order again.
 type twoPersonRule struct {
-	verbs []wire.Verb
+	verbs       []wire.Verb
+	onlyCluster func() string // see Daemon
 
 	mu      sync.Mutex
 	waiting map[orderKey]firstOrder
@@ -198,7 +200,11 @@ func (s *twoPersonRule) check(o wire.Order, p Peer, now time.Time) (both wire.Or
 			fmt.Sprintf("%s needs two persons, and fenced cannot tell which person %s is: %s", o.Verb, o.Actor, why),
 			"log in under your own name, then give the order as yourself or with sudo; /proc/self/loginuid must hold your uid")
 	}
-	key := orderKey{o.Verb, o.Cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For, o.Group, o.Shown}
+	cluster := o.Cluster
+	if o.Verb != wire.Resume { // without a cluster, it is about all
+		cluster = cmp.Or(cluster, s.onlyCluster())
+	}
+	key := orderKey{o.Verb, cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For, o.Group, o.Shown}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, f := range s.waiting {

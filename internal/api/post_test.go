@@ -64,6 +64,27 @@ func TestSecondPerson(t *testing.T) {
 	must.Do(word(root, nil))(t)
 }
 
+// TestSecondPersonNeedNotNameTheOnlyCluster: where fenced serves one cluster, naming it makes no other order.
+func TestSecondPersonNeedNotNameTheOnlyCluster(t *testing.T) {
+	give := func(s *twoPersonRule, p Peer, o wire.Order) error {
+		_, _, err := s.check(o, p, time.Now())
+		return err
+	}
+	for verb, same := range map[wire.Verb]bool{wire.ConfirmOff: true, wire.EnrollBMC: true, wire.Arm: true, wire.Resume: false} { // of all, or of one
+		o := wire.Order{Verb: verb, Cluster: "prod"}
+		if verb.Row().Of == wire.OfNode {
+			o.Node = "n-1"
+		}
+		for only, same := range map[string]bool{"prod": same, "": false, "lab": false} {
+			s := NewServer(&fake{only: only}, Roles{}, log.Default(), verb).twoPersons
+			named, unnamed := o, o
+			unnamed.Cluster = ""
+			require.Error(t, give(s, admin, named))
+			assert.Equal(t, same, give(s, oper, unnamed) == nil, "%s, of the only cluster %q", verb, only)
+		}
+	}
+}
+
 func TestSecondPersonReleasesTheSameRack(t *testing.T) {
 	s, now := secondOf(wire.Release), time.Now()
 	give := func(p Peer, g wire.Group) error {

@@ -33,6 +33,8 @@ type Daemon interface {
 	// Resolve says what a name means now. A name that it does not know stays as it is; a name that means
 	// more than one thing is an error.
 	Resolve(want wire.Wanted, n wire.Named) (wire.Named, error)
+	// OnlyCluster is the name of the cluster if there is one alone, which nobody has to name.
+	OnlyCluster() string
 	// Names lists what can be named that begins with prefix; an empty cluster means all.
 	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
@@ -94,7 +96,7 @@ type Server struct {
 func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...wire.Verb) *Server {
 	return &Server{
 		daemon: d, roles: roles, log: log,
-		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
+		twoPersons: &twoPersonRule{verbs: twoPersons, onlyCluster: d.OnlyCluster, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
 		dryRuns: &dryRuns{by: map[uint32]bool{}}, looks: make(looks, maxViewerLooks), auditReads: auditReads{make(chan struct{}, maxAuditReads), make(chan struct{}, maxAuditReads), auditTime}, refusals: &refusalLog{log: log},
 		helper: login.Socket,
 	}

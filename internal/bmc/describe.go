@@ -27,6 +27,7 @@ type Description struct {
 	Firmware     string
 	Serial       string   // of the host
 	MACs         []string // of the host's network interfaces, lower case with colons
+	SomeMACs     bool     // MACs are not all: some interfaces could not be read, or are too many
 	// RestorePolicy is what the host does when mains power returns: "always-on",
 	// "previous" or "always-off".
 	RestorePolicy string

@@ -286,8 +286,9 @@ func usableMACs(all []string) []string {
 
 // Hardware is what identifies a machine other than its UUID.
 type Hardware struct {
-	Serial string
-	MACs   []string
+	Serial   string
+	MACs     []string
+	SomeMACs bool // there may be more of them
 }
 
 // SameHardware reports whether the hardware that a BMC reports is that of an inventory.
@@ -296,8 +297,8 @@ type Hardware struct {
 //
 // Each factor that both sides know must agree, because some makers write one serial
 // number into all nodes of a chassis. MAC addresses alone are enough only if the
-// inventory has every one that the BMC reports: a network card may have come from
-// another machine. A placeholder is not known.
+// inventory has every one of the machine: a network card may have come from another
+// one. So they are not enough where the BMC told only some. A placeholder is not known.
 func SameHardware(inventory, reported Hardware) (same, differs bool, why string) {
 	sameSerial, bothSerials := SerialsMatch(inventory.Serial, reported.Serial)
 	anyMAC, bothMACs := MACsMatch(inventory.MACs, reported.MACs)
@@ -309,6 +310,9 @@ func SameHardware(inventory, reported Hardware) (same, differs bool, why string)
 		return false, true, "it reports the MAC addresses " + strings.Join(reported.MACs, ", ") + ", and the inventory has " + strings.Join(inventory.MACs, ", ")
 	case bothSerials:
 		return true, false, fmt.Sprintf("the serial number %q", reported.Serial)
+	case bothMACs && len(foreign) == 0 && reported.SomeMACs:
+		return false, false, "it reports the MAC addresses " + strings.Join(usableMACs(reported.MACs), ", ") +
+			", which the inventory has, but not all of its network interfaces could be read"
 	case bothMACs && len(foreign) == 0:
 		return true, false, "the MAC addresses " + strings.Join(usableMACs(reported.MACs), ", ")
 	case bothMACs:

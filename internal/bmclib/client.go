@@ -32,6 +32,8 @@ type Client struct {
 	// lastIdentity is who answered the last Read, as far as known; nil before the
 	// first.
 	lastIdentity *bmc.Identity
+	// refusedLate is the newest refusal of a login that was given up; nil without one.
+	refusedLate atomic.Pointer[lateRefusal]
 }
 
 var (
@@ -70,7 +72,7 @@ func newClient(d bmc.Device, t bmc.Timing, dirs []string) (*Client, error) {
 			return nil, &bmc.Error{Kind: bmc.KindTLS, Op: "open", Addr: d.String(), Err: err}
 		}
 		c.build = func() (provider, *guard, error) {
-			g := newGuard(d, c.kind.name, conf)
+			g := newGuard(d, c.kind.name, conf, &c.refusedLate)
 			return c.kind.build(d, g.client), g, nil
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -256,6 +257,35 @@ func TestWrongPassword(t *testing.T) {
 	d.Password = bmc.NewSecret("wrong-secret")
 	_, err := open(t, d).Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindAuth)
+}
+
+// TestWrongPasswordThatIsRefusedLate: a BMC that asks PAM or a directory may take longer to refuse a
+// password than a reading may take. The next reading learns it, and does not try it once more.
+func TestWrongPasswordThatIsRefusedLate(t *testing.T) {
+	t.Parallel()
+	pace.Until(t, "a login that is given up before it is refused", func() bool {
+		sim, d := redfishBMC(t, redfishsim.Options{})
+		sim.Faults(func(f *redfishsim.Faults) { f.LoginLatency = 500 * time.Millisecond })
+		d.Password = bmc.NewSecret("wrong")
+		c := open(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for sim.WrongLogins() == 0 && t.Context().Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		if _, err := c.Read(ctx); bmc.KindOf(err) != bmc.KindUnreachable {
+			return false
+		}
+		assert.Eventually(t, func() bool { return c.refusedLate.Load() != nil }, timing.ReadTimeout, 5*time.Millisecond)
+		for tries := range 2 {
+			_, err := c.Read(t.Context())
+			bmctest.Failed(t, err, bmc.KindAuth)
+			assert.Equal(t, 1+tries, sim.WrongLogins(), "one more only where somebody asks once more")
+		}
+		return true
+	})
 }
 
 func TestCertificateIsVerified(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bmc-toolbox/bmclib/v2/providers/asrockrack"
@@ -43,6 +44,8 @@ type guard struct {
 	provider  string
 	transport *http.Transport
 	client    *http.Client
+	// refusedLate is the newest refusal of a login that was given up; all transports of a Client share it.
+	refusedLate *atomic.Pointer[lateRefusal]
 
 	mu       sync.Mutex
 	ctx      context.Context
@@ -53,8 +56,8 @@ type guard struct {
 	only     *bmc.Identity // the only machine that may be switched; nil = any
 }
 
-func newGuard(d bmc.Device, provider string, conf *tls.Config) *guard {
-	g := &guard{endpoint: d.Endpoint, provider: provider, transport: &http.Transport{
+func newGuard(d bmc.Device, provider string, conf *tls.Config, refusedLate *atomic.Pointer[lateRefusal]) *guard {
+	g := &guard{endpoint: d.Endpoint, provider: provider, refusedLate: refusedLate, transport: &http.Transport{
 		// No Proxy: credentials are sent to the BMC and nowhere else.
 		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:        conf,
@@ -210,9 +213,14 @@ func (g *guard) cause(err error) error {
 	case g.err != nil:
 		return g.err
 	case g.status != 0:
-		return bmc.WithKind(bmc.KindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status)))
+		return statusError(g.status)
 	}
 	return err
+}
+
+// statusError is the error of an answer with an error status.
+func statusError(status int) error {
+	return bmc.WithKind(bmc.KindOfStatus(status), fmt.Errorf("the BMC answered HTTP %d %s", status, http.StatusText(status)))
 }
 
 // loginTimeout is how long to wait for the answer to a login after ctx ended, to
@@ -224,10 +232,20 @@ func isLogin(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(req.URL.Path, "/"), "/Sessions")
 }
 
+// lateRefusal is the refusal of a login whose caller had stopped waiting.
+type lateRefusal struct {
+	at     time.Time
+	status int
+}
+
 // login sends req beyond the end of ctx: a session that nobody ends would use one
-// of the BMC's few sessions. It uses a new connection: the BMC may be ending the
-// last one, and a login, which may open a session, is not repeated.
+// of the BMC's few sessions. If it is refused then, the next login learns it:
+// another try would count towards a lockout. It uses a new connection: the BMC may
+// be ending the last one, and a login, which may open a session, is not repeated.
 func (g *guard) login(ctx context.Context, req *http.Request) (*http.Response, error) {
+	if late := g.refusedLate.Swap(nil); late != nil && time.Since(late.at) < loginTimeout {
+		return nil, statusError(late.status)
+	}
 	g.transport.CloseIdleConnections()
 	type answer struct {
 		resp *http.Response
@@ -246,7 +264,11 @@ func (g *guard) login(ctx context.Context, req *http.Request) (*http.Response, e
 	case <-ctx.Done():
 		go func() {
 			defer cancel()
-			if a := <-done; a.err == nil {
+			switch a := <-done; {
+			case a.err != nil:
+			case bmc.KindOfStatus(a.resp.StatusCode).RefusesAccount():
+				g.refusedLate.Store(&lateRefusal{time.Now(), a.resp.StatusCode})
+			default:
 				g.forget(own, req, a.resp)
 			}
 		}()

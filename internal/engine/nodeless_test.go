@@ -50,7 +50,7 @@ func neverJoined(w *world) metal {
 func withMACs(w *world, macs ...string) func(*engine.Options) {
 	return func(o *engine.Options) {
 		o.Clusters[0].Reprovision = true
-		o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs}, nil }
+		o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs, false}, nil }
 	}
 }
 
@@ -127,6 +127,8 @@ func TestMachineWithoutANodeIsRefusedOnce(t *testing.T) {
 		"other MAC addresses":    {func(*world, metal) {}, []string{otherMAC}, reason.IdentityMismatch, otherMAC},
 		"a card of another machine": {func(w *world, m metal) { w.SetBMCSerial(""); m.serial("") }, []string{nicMAC, otherMAC},
 			reason.IdentityUnknown, "lacks the MAC addresses " + otherMAC},
+		"some of its MAC addresses": {func(w *world, m metal) { w.SetBMCSerial(""); m.serial("") }, []string{nicMAC},
+			reason.IdentityUnknown, "not all of its network interfaces could be read"},
 		"MAC addresses alone, and nothing with each reading": {func(w *world, m metal) {
 			w.SetBMCSerial("")
 			w.SetBMCUUID("")
@@ -161,8 +163,11 @@ func TestMachineWithoutANodeIsRefusedOnce(t *testing.T) {
 			c.spoil(w, neverJoined(w))
 			e, events, _ := start(t, w, store, func(o *engine.Options) {
 				withMACs(w, c.macs...)(o)
-				if name == "identity: pinned" {
+				switch name {
+				case "identity: pinned":
 					o.Clusters[0].IdentityMode = "pinned"
+				case "some of its MAC addresses":
+					o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), c.macs, true}, nil }
 				}
 			})
 			time.Sleep(20 * time.Minute)

@@ -180,7 +180,7 @@ func TestEnrolsTheHardwareAndTheSecretThatWereShown(t *testing.T) {
 		w.SetBMCUUID("")
 		macs := []string{"b8:ca:3a:00:00:01"}
 		e := running(t, w, store, func(o *engine.Options) {
-			o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs}, nil }
+			o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs, false}, nil }
 		})
 		time.Sleep(time.Second)
 		given := byHand

@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
 )
@@ -276,7 +277,7 @@ func TestLateRecordIsFollowedByNotDone(t *testing.T) {
 		told string
 	}{
 		{func(e event.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
-		{func(e event.Event) bool { return e.Type == event.Started }, "not started: "},
+		{func(e event.Event) bool { return e.Type == event.Started }, event.NotStarted},
 	} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var mu sync.Mutex
@@ -315,4 +316,42 @@ func TestLateRecordIsFollowedByNotDone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// disownedStore is the store of an instance that has lost the cluster and does not know it yet: it takes no run.
+type disownedStore struct{ *failingStore }
+
+func (s disownedStore) Put(ctx context.Context, r state.Record) (uint64, error) {
+	if r.Kind == state.KindRun {
+		return 0, state.ErrNotOwner
+	}
+	return s.failingStore.Put(ctx, r)
+}
+
+// A run whose start is in the log, and that the store has refused, was not started: the log says that, too. // I24
+func TestRefusedRunIsFollowedByNotStarted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var mu sync.Mutex
+		inLog := map[string]int{} // by run
+		_, events, stop := start(t, w, disownedStore{store}, func(o *engine.Options) {
+			o.Record = func(e event.Event) error {
+				mu.Lock()
+				defer mu.Unlock()
+				inLog[e.Run]++
+				return nil
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		require.NotEmpty(t, inLog)
+		undone := map[string]int{}
+		for _, ev := range eventsOf(t, events, func(ev event.Event) bool {
+			return ev.Type == event.Failed && strings.HasPrefix(ev.Message, event.NotStarted)
+		}) {
+			undone[ev.Run]++
+		}
+		assert.Equal(t, inLog, undone)
+	})
 }

@@ -41,10 +41,11 @@ func isEnrolled(t *testing.T, store *failingStore) bool {
 type described struct {
 	bmc.Power
 	macs []string
+	some bool // not of all its interfaces
 }
 
 func (d described) Describe(context.Context) (bmc.Description, error) {
-	return bmc.Description{MACs: d.macs}, nil
+	return bmc.Description{MACs: d.macs, SomeMACs: d.some}, nil
 }
 
 // A BMC whose UUID identifies no host, like OpenBMC as it comes and Cray EX, fences
@@ -56,7 +57,7 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			w.SetBMCSerial("SRV1234")
 			macs := []string{"b8:ca:3a:00:00:01"}
 			e := running(t, w, store, func(o *engine.Options) {
-				o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs}, nil }
+				o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs, false}, nil }
 			})
 			time.Sleep(2 * time.Minute)
 			assert.Empty(t, e.Runs("c"))
@@ -115,7 +116,7 @@ func TestChangeOfWhatIsReportedEndsTheEnrolment(t *testing.T) {
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			w.pauseCheck()
-			p := described{stubbed{w.bmc(), was}, []string{mac}}
+			p := described{stubbed{w.bmc(), was}, []string{mac}, false}
 			e, events, _ := start(t, w, store, func(o *engine.Options) {
 				o.Open = func(bmc.Device) (bmc.Power, error) { return p, nil }
 			})

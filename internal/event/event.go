@@ -196,6 +196,9 @@ type RunMark struct {
 	Step, Instance string
 }
 
+// NotStarted begins the message of a Failed which says that a run was not started, although the audit log may have its Started.
+const NotStarted = "not started: "
+
 // PerhapsRecorded says whether a record may become durable although its writer has stopped
 // waiting for it. Then the caller reports each time what was not done, or the log would say
 // more than was done. // I24

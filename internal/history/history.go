@@ -99,6 +99,10 @@ func (h *History) Add(e audit.Entry) {
 		h.refusals.stepped(e)
 	case event.Acting:
 		h.runs.act(e)
+	case event.Failed:
+		if strings.HasPrefix(e.Message, event.NotStarted) {
+			h.runs.notStarted(e.Run)
+		}
 	case event.Refused:
 		h.refusals.refused(e)
 	case event.RefusalEnded:
@@ -230,6 +234,14 @@ func (rs *runs) step(e audit.Entry) {
 	delete(rs.open, e.Run)
 	rs.byResult[r.Result]++
 	rs.ended.add(r.PeriodRun, maxShown)
+}
+
+// notStarted takes in that a run was not started, although the log has its start: the writer of that had stopped waiting for it.
+func (rs *runs) notStarted(id string) {
+	if rs.open[id] != nil {
+		delete(rs.open, id)
+		rs.count--
+	}
 }
 
 // act takes in an action: the isolation says what proved the host off.

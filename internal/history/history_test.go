@@ -112,6 +112,18 @@ func TestRunsOfTheState(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Summary, "\n"), "does not have 2 runs that the state has")
 }
 
+// A run whose start was recorded too late was not started: no run of this name goes on for ever.
+func TestRunThatWasNotStarted(t *testing.T) {
+	r := reported(day, Now{}, began(-1440), entry(0, event.Started, run("r-1"), step("PowerOff")),
+		entry(0, event.Failed, run("r-1"), says(event.NotStarted+"the audit log may have the start nevertheless")),
+		entry(1, event.Started, run("r-2"), step("PowerOff")), entry(2, event.Failed, run("r-2"), says("save the run: x")),
+		entry(3, event.Failed, run("r-3"), says(event.NotStarted+"its start came into no log")))
+	assert.Equal(t, 1, r.Fenced.Count)
+	assert.Equal(t, map[string]int{"Running": 1}, r.Fenced.ByResult)
+	require.Len(t, r.Fenced.Runs, 1)
+	assert.Equal(t, "r-2", r.Fenced.Runs[0].ID)
+}
+
 // A run that began here and went on at another instance is what the state says: its log has the rest. What is later than the period is none of it.
 func TestRunThatAnotherInstanceEnded(t *testing.T) {
 	r := reported(day, Now{Runs: []wire.RunRecord{
@@ -170,6 +182,7 @@ func TestRefusedReasons(t *testing.T) {
 		entry(5, event.Refused, why("Hold"), of("n-2")), entry(6, event.Started, run("r-1"), of("n-2"), step("PowerOff")),
 		entry(7, event.Stepped, run("r-1"), of("n-2"), step("Waiting")), entry(8, event.Refused, run("r-1"), of("n-2"), why("Paused")), entry(9, event.Stepped, run("r-1"), of("n-2"), step("PowerOff")),
 		entry(10, event.Refused, by(""), why("Quarantined"), of("n-3")),
+		entry(10, event.Refused, by(""), why("NotOwner"), of("")), // of the whole cluster: no check wanted anything
 		entry(11, event.Ordered, by(""), why("NotAuthorised")), entry(11, event.Ordered, by("")),
 		entry(12, event.Ordered, by(""), why("NotAuthorised"), func(e *audit.Entry) { e.Cluster = "" }), // a pause of all
 	)
@@ -185,6 +198,7 @@ func TestRefusedReasons(t *testing.T) {
 	assert.Equal(t, wire.RefusedReason{Reason: "Quarantined", Class: "person", Count: 1, Targets: 1}, got["Quarantined"])
 	assert.Equal(t, 2, got["NotAuthorised"].Orders)
 	assert.NotContains(t, got, "Observing")
+	assert.NotContains(t, got, "NotOwner")
 	assert.Len(t, got, 6)
 }
 

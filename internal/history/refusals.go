@@ -56,10 +56,14 @@ func pairOf(e *audit.Entry) pair { return pair{e.Cluster, cmp.Or(e.Node, e.Machi
 func (p pair) target() target { return target{p.cluster, p.name} }
 
 // refused takes in that something is refused for a new reason. What no check asks for, a quarantine for example, has no end that
-// is told: it counts, and lasts for no time.
+// is told: it counts, and lasts for no time. What keeps fenced from a whole cluster, another installation for example, refuses no
+// remediation by itself.
 func (rs *refusals) refused(e audit.Entry) {
 	k := pairOf(&e)
-	if k.check == "" && k.run == "" {
+	switch {
+	case k.name == "":
+		return
+	case k.check == "" && k.run == "":
 		rs.sum(k, refusal{code: e.Reason, since: e.At}, e.At)
 		return
 	}

@@ -304,7 +304,7 @@ func (h *Hosts) readHardware(ctx context.Context, d bmc.Device, got bmc.Identity
 	if !bmc.UsableSerial(reported.Serial) {
 		reported.Serial = description.Serial
 	}
-	reported.MACs = description.MACs
+	reported.MACs, reported.SomeMACs = description.MACs, description.SomeMACs
 	return reported, nil
 }
 

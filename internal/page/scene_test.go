@@ -66,6 +66,8 @@ func (d *daemon) BMCs(_ context.Context, f wire.BMCFilter) (wire.BMCs, error) {
 	return wire.BMCs{BMCs: keepIf(d.bmcs, func(b wire.BMC) bool { return (f.Cluster == "" || b.Cluster == f.Cluster) && f.Wants(&b) })}, d.err
 }
 
+func (d *daemon) OnlyCluster() string { return "" }
+
 func (d *daemon) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) { return n, nil }
 
 func (d *daemon) Explain(_ context.Context, cluster, of string) (wire.Explanation, error) {

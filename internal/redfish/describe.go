@@ -67,7 +67,7 @@ func (c *Client) survey(ctx context.Context, s *system) bmc.Description {
 	if d.Model == "" && d.Firmware != "" {
 		d.Model = s.text("Model") // iLO 4 reports its name only in its firmware version
 	}
-	d.MACs = v.macs(ctx, s.link("EthernetInterfaces"))
+	d.MACs, d.SomeMACs = v.macs(ctx, s.link("EthernetInterfaces"))
 	if leaf := c.wire.shown.Load(); leaf != nil {
 		d.CertificateUntil = leaf.NotAfter
 	}
@@ -154,18 +154,20 @@ func clock(o object, header http.Header) time.Time {
 }
 
 // macs returns the addresses of the host's network interfaces that identify it.
-func (v *survey) macs(ctx context.Context, uri string) []string {
+// some is true if not all interfaces were read.
+func (v *survey) macs(ctx context.Context, uri string) (macs []string, some bool) {
 	if uri == "" {
-		return nil
+		return nil, false
 	}
 	uris, err := v.list(ctx, uri)
 	if err != nil {
-		return nil
+		return nil, true
 	}
-	var macs []string
+	some = len(uris) > maxNICs
 	for _, uri := range uris[:min(len(uris), maxNICs)] {
 		o, _, err := v.get(ctx, uri)
 		if err != nil {
+			some = true
 			continue
 		}
 		for _, name := range []string{"PermanentMACAddress", "MACAddress"} {
@@ -176,7 +178,7 @@ func (v *survey) macs(ctx context.Context, uri string) []string {
 		}
 	}
 	slices.Sort(macs)
-	return slices.Compact(macs)
+	return slices.Compact(macs), some
 }
 
 // restorePolicy translates Redfish's PowerRestorePolicy to that of

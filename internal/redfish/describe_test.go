@@ -35,6 +35,7 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, "simulated simbmc 3 3.1.4", d.Class())
 	assert.Equal(t, "AB12CD", d.Serial)
 	assert.Equal(t, []string{"ac:de:48:00:00:01", "ac:de:48:00:00:02"}, d.MACs, "those that identify a machine, once each")
+	assert.False(t, d.SomeMACs, "every interface was read")
 	assert.Equal(t, "always-on", d.RestorePolicy)
 	assert.WithinDuration(t, time.Now().Add(10*time.Minute), d.Clock, time.Minute)
 	assert.WithinDuration(t, time.Now(), d.ClockAt, time.Minute)
@@ -58,6 +59,7 @@ func TestDescribeIsBounded(t *testing.T) {
 	c := open(t, hostOf(t, sim), timing)
 	d := must.Do(c.Describe(t.Context()))(t)
 	assert.Len(t, d.MACs, 16)
+	assert.True(t, d.SomeMACs, "it has more")
 	assert.LessOrEqual(t, c.Requests(), 24)
 }
 
@@ -99,6 +101,26 @@ func TestDescribeIgnoresWhatIsNotAsTheSchemaSays(t *testing.T) {
 			assert.Equal(t, "TB0042X7", got.Serial)
 			assert.Empty(t, got.RestorePolicy)
 			assert.Empty(t, got.MACs)
+		})
+	}
+}
+
+// An interface that cannot be read may be the one that shows another machine. // I8
+func TestInterfacesReadInPart(t *testing.T) {
+	const list = "/redfish/v1/Systems/System.Embedded.1/EthernetInterfaces"
+	for name, c := range map[string]struct {
+		spoil func(resources map[string]map[string]any)
+		some  bool
+	}{
+		"all of them":       {func(map[string]map[string]any) {}, false},
+		"one is not there":  {func(r map[string]map[string]any) { delete(r, list+"/NIC.Embedded.1-1-1") }, true},
+		"no list":           {func(r map[string]map[string]any) { delete(r, list) }, true},
+		"an entry no link":  {func(r map[string]map[string]any) { r[list]["Members"] = []any{7} }, true},
+		"more than it told": {func(r map[string]map[string]any) { r[list]["Members@odata.count"] = 3 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, device := serveVendor(t, vendors[0], c.spoil) // iDRAC 9
+			assert.Equal(t, c.some, describe(t, device).SomeMACs)
 		})
 	}
 }
