@@ -51,10 +51,8 @@ type Result struct {
 	Metal, Cloud []time.Duration
 	Many         Many
 	WhereTo      *Where // nil unless it is asked for
-	// Fenced, Controller and Peer are fenced, OpenShift's controller and the rejudger.
-	Fenced, Controller, Peer Usage
-	// Judgements is how often a second the peer judged everything.
-	Judgements float64
+	// Fenced and Controller are fenced and OpenShift's controller.
+	Fenced, Controller Usage
 }
 
 // measureTime bounds all of it, once the control plane runs.
@@ -153,7 +151,7 @@ func (b *bench) underLoad(ctx context.Context) error {
 			b.result.WhereTo = w
 			return err
 		}
-		for _, measure := range []func(context.Context) error{b.rounds, b.measureFenced, b.measureController, b.measurePeer} {
+		for _, measure := range []func(context.Context) error{b.rounds, b.measureFenced, b.measureController} {
 			if err := measure(ctx); err != nil {
 				return err
 			}

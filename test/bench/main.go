@@ -1,7 +1,6 @@
 // Command bench measures the built fenced against a real API server and etcd on
 // loopback, under a steady stream of Node status updates, and prints the figures
-// beside the bounds of docs/performance.md and beside a controller that judges
-// everything again at every event.
+// beside the bounds of docs/performance.md and beside OpenShift's controller.
 //
 //	bench            set up a fleet, measure, print the tables (make bench)
 //	bench -where     the same fleet: where the time goes when many Machines fail together
@@ -11,7 +10,6 @@
 //	                 balance, and whether one cluster slows down others
 //	bench scale      one daemon from 1,000 to 100,000 Nodes (make bench-scale)
 //	bench table      read `go test -bench` output on stdin, print it as tables
-//	bench rejudge    the controller to compare with; bench starts it itself
 //	bench burn       the other work of a busy machine; bench starts it itself
 //
 // The files in the order of a measurement: bench.go runs it, fleet.go is what stands in the cluster and the BMCs, usage.go
@@ -61,8 +59,6 @@ func run(ctx context.Context, args []string) error {
 	switch word {
 	case "table":
 		return table(os.Stdin, os.Stdout)
-	case rejudgeWord:
-		return rejudge(ctx, args[1:], os.Stdin, os.Stdout)
 	case burnWord:
 		return burn(ctx)
 	case power.WorkerWord:
@@ -185,10 +181,10 @@ func (r *Result) Print(out io.Writer) error {
 	r.latencyRow(w, "timeout over -> DELETE of a Machine at the API server", r.Cloud)
 	fmt.Fprintln(w)
 	r.Many.print(w, r.contestants())
-	fmt.Fprintln(w, "cost\tfenced\tOpenShift's controller\tthat / fenced\tre-judge everything per event\tthat / fenced\tbound\tfenced / bound")
+	fmt.Fprintln(w, "cost\tfenced\tOpenShift's controller\tthat / fenced\tbound\tfenced / bound")
 	costs := func(what string, of func(Usage) float64, show func(float64) string, bound float64) {
-		fenced, controller, peer := of(r.Fenced), of(r.Controller), of(r.Peer)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%.1f", what, show(fenced), show(controller), controller/fenced, show(peer), peer/fenced)
+		fenced, controller := of(r.Fenced), of(r.Controller)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f", what, show(fenced), show(controller), controller/fenced)
 		if bound > 0 {
 			fmt.Fprintf(w, "\t%s\t%.2f", show(bound), fenced/bound)
 		}
@@ -199,8 +195,7 @@ func (r *Result) Print(out io.Writer) error {
 	costs("resident memory", func(u Usage) float64 { return float64(u.RSS) }, memory, boundRSS)
 	costs("of it no pages of the program", func(u Usage) float64 { return float64(u.Own) }, memory, 0)
 	costs("most memory ever", func(u Usage) float64 { return float64(u.Peak) }, memory, 0)
-	fmt.Fprintf(w, "updates/s during its window\t%.1f\t%.1f\t-\t%.1f\n", r.Fenced.Updates, r.Controller.Updates, r.Peer.Updates)
-	fmt.Fprintf(w, "full judgements/s\t-\t-\t-\t%.1f\n", r.Judgements)
+	fmt.Fprintf(w, "updates/s during its window\t%.1f\t%.1f\n", r.Fenced.Updates, r.Controller.Updates)
 	fmt.Fprintf(w, "start -> armed, all Nodes judged\t%s\n", milli(r.Start))
 	return w.Flush()
 }
