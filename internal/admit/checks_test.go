@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -254,19 +255,51 @@ func TestNearLimitIsTold(t *testing.T) {
 }
 
 // viewed is a watch whose view a test sets.
-type viewed struct{ now View }
+type viewed struct {
+	now     View
+	changed chan struct{}
+}
 
-func (*viewed) Changes() []policy.Change { return nil }
-func (*viewed) Changed() <-chan struct{} { return nil }
-func (v *viewed) View() View             { return v.now }
+func (*viewed) Changes() []policy.Change   { return nil }
+func (v *viewed) Changed() <-chan struct{} { return v.changed }
+func (v *viewed) View() View               { return v.now }
+
+// freshnessOf is that of a host that is always awake.
+func freshnessOf(w Watch) *Freshness {
+	return NewFreshness(FreshnessOptions{
+		Watch: w, Limits: cluster.NewLimits(guard.Limits{ViewMaxAge: time.Minute, ClockSkewMax: 5 * time.Second}, remediate.Limits{}),
+		Awake: func() suspend.Awake { return suspend.StayAwake(func() time.Duration { return 0 }) },
+	})
+}
+
+// A view says what is there now once the ledger has taken it in, and as long as it does or nothing changes. // I16
+func TestViewIsCurrentOnceItIsTakenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watch := &viewed{View{Synced: true}, make(chan struct{}, 1)}
+		f := freshnessOf(watch)
+		current := f.IsCurrent
+		assert.False(t, current(), "nothing was taken in")
+		f.renew(watch.now)
+		assert.False(t, current(), "it must take in what is there")
+		f.took(time.Now())
+		assert.True(t, current())
+		time.Sleep(time.Minute + time.Second)
+		assert.False(t, current(), "the ledger has what was read a minute ago")
+		watch.changed <- struct{}{}
+		f.renew(watch.now)
+		assert.False(t, current(), "a change waits")
+		<-watch.changed
+		f.renew(watch.now)
+		assert.True(t, current(), "nothing has changed since")
+		watch.now.Synced = false
+		assert.False(t, current())
+	})
+}
 
 // TestProblemOfAViewHasItsCode: what is wrong with a view is a sentence and a code; a wrong clock says who is behind, and by how much.
 func TestProblemOfAViewHasItsCode(t *testing.T) {
 	watch := &viewed{}
-	f := NewFreshness(FreshnessOptions{
-		Watch: watch, Limits: cluster.NewLimits(guard.Limits{ViewMaxAge: time.Minute, ClockSkewMax: 5 * time.Second}, remediate.Limits{}),
-		Awake: func() suspend.Awake { return suspend.StayAwake(func() time.Duration { return 0 }) },
-	})
+	f := freshnessOf(watch)
 	for want, c := range map[string]struct {
 		view View
 		code reason.Code

@@ -37,7 +37,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 			return nil
 		case <-beat.C:
 			c.opt.Beat()
-			c.checkView()
+			c.view.renew(c.checkView())
 			c.deletions.reportOverdue(time.Now())
 			c.OwnHost.check(time.Now())
 			c.opt.Lead.CompareSlots()
@@ -97,6 +97,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	c.mode.report(&c.opt, c.Armed())
 	v := c.checkView()
 	if !v.Synced { // a Node that is missing from such a view may still exist
+		c.view.took(time.Time{})
 		return time.Time{}, due
 	}
 	read := time.Now().Add(-v.Age)
@@ -107,7 +108,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	outageEnd, _ := c.view.gapEnds()
 	changed, next := c.model.Follow(now, changes, outageEnd)
 	c.opt.Hosts.NoteNodes(ctx, changes)
-	c.Requested.recordRead(read)
+	c.view.took(read)
 	scopeDue, err := c.scope.save(ctx, now)
 	if err != nil {
 		c.emit(event.Event{Type: event.Failed, Message: "save the scope of the cluster, which is tried again in " + scopeRetry.String() + ": " + err.Error()})

@@ -110,6 +110,7 @@ type Freshness struct {
 	awake      suspend.Awake // since the last suspend that quiet reflects,
 	suspend    string        // how that suspend is described,
 	wokeAt     time.Time     // and when it was noticed
+	taken      time.Time     // the ledger has all that was read of the cluster until then; zero: the view was not synced
 }
 
 // NewFreshness returns a Freshness without any outage or suspend.
@@ -135,11 +136,36 @@ func (f *Freshness) View() View {
 	return v
 }
 
-// IsCurrent reports whether the view says what is there now: it is synced, and not older than guards.viewMaxAge. An older one does not show
-// what somebody has changed since: that a check was deleted, or that a host works under another name. // I16
+// IsCurrent reports whether the ledger says what is there now: the view is synced, and what the ledger has taken in of it is not older than
+// guards.viewMaxAge. An older one does not show what somebody has changed since: that a check was deleted, or that a host works under another
+// name. It is asked before the ledger: a view that has just become current may not have been taken in when the ledger answered. // I16
 func (f *Freshness) IsCurrent() bool {
-	v := f.View()
-	return v.Synced && v.Age <= f.opt.Limits.Now().Guards.ViewMaxAge
+	return f.View().Synced && time.Since(f.takenUntil()) <= f.opt.Limits.Now().Guards.ViewMaxAge
+}
+
+// took records until when the ledger has all that was read of the cluster; zero: it must take in changes before it has anything.
+func (f *Freshness) took(read time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taken = read
+}
+
+// renew takes in a view of this moment: while no change waits, the ledger has all that was read of the cluster. The change
+// was signalled before the view was proven. // I16
+func (f *Freshness) renew(v View) {
+	read := time.Now().Add(-v.Age)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.taken.IsZero() && len(f.opt.Watch.Changed()) == 0 {
+		f.taken = read
+	}
+}
+
+// takenUntil is until when the ledger has all that was read of the cluster.
+func (f *Freshness) takenUntil() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken
 }
 
 // Check returns the view and its problem, "" for none. The end of an outage begins the quiet

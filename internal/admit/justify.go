@@ -38,8 +38,9 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 	if !rc.View().Synced {
 		return "", true
 	}
+	current := rc.IsCurrent() // I16
 	node, unseen = rc.opt.Model.Objects.RenamedTo(r)
-	return node, unseen || !rc.IsCurrent() // I16
+	return node, unseen || !current
 }
 
 // Names implements run.Cluster: the names of the record, and what a look or the view adds: the Node that
@@ -80,8 +81,9 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 // askedFresh answers whether a check or a request asks for the action of a candidate, by the fresh objects of
 // its target: one that fenced carries out, or that another remediator is asked to do. In an old view what asks may have gone. // I4, I16
 func (rc *runCluster) askedFresh(a cluster.Candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
+	current := rc.IsCurrent()
 	answer, why := rc.askedByView(a, f, observed, now)
-	if answer == remediate.Yes && !rc.IsCurrent() {
+	if answer == remediate.Yes && !current {
 		return remediate.CannotTell, ""
 	}
 	return answer, why
@@ -279,8 +281,9 @@ func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (re
 
 // withdrawnByCheck answers for a run that a check asks for. Only the view shows checks: in an old one it may have gone. // I16
 func (rc *runCluster) withdrawnByCheck(r remediate.Run) (remediate.Answer, string) {
+	current := rc.IsCurrent()
 	answer, why := rc.opt.Model.Objects.Withdrawn(r)
-	if answer == remediate.No && !rc.IsCurrent() {
+	if answer == remediate.No && !current {
 		return remediate.CannotTell, ""
 	}
 	return answer, why

@@ -394,7 +394,8 @@ func TestOneFreshQuestionForEveryAction(t *testing.T) {
 		for _, from := range []*policy.Template{&own, &other} {
 			a := newActing(from)
 			m, n, before := a.target(t)
-			rc := &runCluster{Freshness: NewFreshness(FreshnessOptions{Watch: synced{}, Awake: func() suspend.Awake { return suspend.StayAwake(suspend.Total) }}), opt: Options{Model: a.model}, probes: newProbes(Options{}, nil)}
+			rc := &runCluster{Freshness: freshnessOf(synced{}), opt: Options{Model: a.model}, probes: newProbes(Options{}, nil)}
+			rc.took(time.Now())
 			require.Equal(t, from == &other, before.AsksOther)
 			ask := func(change func(*acting, *run.Fresh, *remediate.Observation)) (remediate.Answer, string) {
 				freshMachine, freshNode := *m, *n

@@ -38,7 +38,6 @@ type RequestedRuns struct {
 	notHeld   map[string]time.Time // when a request could not be held, by UID
 	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
 	unknown   map[string]time.Time // since when a run that nobody knows may have set the finalizer, by UID; zero: none has. See recordHolds
-	read      time.Time            // the ledger has all that was read of the cluster until then
 
 	overLimit event.Told[bool] // there are too many requests; only the deciding loop uses it
 }
@@ -226,17 +225,11 @@ func isOverByTime(q cluster.RequestWithRun) bool {
 	return q.Target.Reason == reason.RequestTimeout && q.Request.TimedOut.IsZero()
 }
 
-// recordRead records until when the ledger has all that was read of the cluster.
-func (w *RequestedRuns) recordRead(read time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.read = read
-}
-
 // provenSince says of which requests the ledger is as new as they are, by UID: it has what was read
 // after they were first seen. The watches of two kinds keep no order, so a request may be seen
 // before the condition of the Node that made somebody create it.
 func (w *RequestedRuns) provenSince(list []cluster.RequestWithRun, now time.Time) map[string]bool {
+	taken := w.c.view.takenUntil()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen, proven := map[string]time.Time{}, map[string]bool{}
@@ -246,7 +239,7 @@ func (w *RequestedRuns) provenSince(list []cluster.RequestWithRun, now time.Time
 		if !known {
 			at = now
 		}
-		seen[uid], proven[uid] = at, w.read.After(at)
+		seen[uid], proven[uid] = at, taken.After(at)
 	}
 	w.firstSeen = seen
 	return proven

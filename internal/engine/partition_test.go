@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -458,6 +459,31 @@ func TestOpenRunIsNotCarriedOnByAnOldView(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The view is current again, and the deciding loop has not taken it in yet: what it last took in answers nothing. // I14, I16
+func TestOpenRunWaitsUntilTheViewIsTakenIn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		from, till := make(chan struct{}), make(chan struct{})
+		takeIn := sync.OnceFunc(func() { close(till) })
+		defer takeIn()
+		e := running(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 5*time.Minute
+			o.Clusters[0].Watch = hangingWatch{o.Clusters[0].Watch, from, till}
+		})
+		until(t, e, remediate.AwaitNode)
+		close(from)
+		w.show("n-new", "boot-2", "True", time.Now())
+		time.Sleep(time.Hour)
+		require.True(t, only(t, e).Open())
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		takeIn()
+		time.Sleep(90 * time.Minute)
+		stands(t, e, remediate.Held, reason.NodeRenamed)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+	})
 }
 
 // An order to fence on which nothing was done is not carried out hours later. // I4
