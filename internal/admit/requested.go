@@ -174,6 +174,8 @@ type RequestState struct {
 	Status       request.Status
 	HasFinalizer bool   // the watch shows the finalizer on it that this installation set for this cluster
 	HeldBy       string // as the finalizer was set
+	// HoldFor is for which run it is to get the finalizer now, as request.Holder writes it; "" if that is not to be set. Else a run sets it at its start.
+	HoldFor string
 	// Starting: the start of its run may fail yet, so it is told nothing before that is known.
 	Starting bool
 	// Unproven: it would be told that its target has recovered, and the view may still be that from
@@ -212,6 +214,9 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		}
 		if found {
 			s.Target = a.Draft.Target
+		}
+		if q.IsCarriedOn() {
+			s.HoldFor = request.Holder(*r)
 		}
 		s.Stale = q.Request.Kind == policy.MachineRequestKind && q.Target.Verdict == policy.Healthy && (r == nil || !r.Open())
 		list = append(list, s)

@@ -63,6 +63,15 @@ func (q *RequestWithRun) IsCarriedOut() bool {
 // HasOpenRun says whether a run is open on the target. The request is told about that one.
 func (q *RequestWithRun) HasOpenRun() bool { return q.Run != nil && q.Run.Open() }
 
+// IsCarriedOn says whether the open run on the target, which began for a request that is over, goes on for this one: without the finalizer nothing of
+// this one is left if it is deleted while the host is off. See RequestedAnew. // I20
+func (q *RequestWithRun) IsCarriedOn() bool {
+	p := q.Request.Power
+	mayHold := q.Request.Kind != policy.MachineRequestKind && !request.IsOver(q.Request) && !p.HasFinalizer && !p.FinalizerElsewhere && !p.Answered()
+	asks := q.Target.Action != policy.None && !mayNotAsk(&q.Target)
+	return mayHold && asks && q.HasOpenRun() && q.Run.Request != nil && q.RunOver && q.Run.TouchedHost()
+}
+
 // MakerOf is the check that made a request; nil if no check of the cluster did.
 func (o *Objects) MakerOf(q *policy.Request) *policy.Check {
 	o.mu.Lock()

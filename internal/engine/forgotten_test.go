@@ -197,6 +197,54 @@ func TestForgottenNodeIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// The request for which such a run goes on has the finalizer, too, before the host is switched off for it: the one for which the run began is gone, and
+// nothing else would show that the host is off, if the state is lost. // I20
+func TestRequestThatAsksAnewOutlivesTheState(t *testing.T) {
+	const again = "m-1-again"
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.ReadyAfter = never })
+		w.nodeHealthCheck(3)
+		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		w.passes(20*time.Minute, 0)
+		stands(t, e, remediate.Waiting, reason.Withdrawn)
+		w.askByCheck(again, 3)
+		await(t, func() bool { return w.Count(bmc.CommandOff) == 2 })
+		r := only(t, e)
+		stop()
+		w.Do(func(s *fake.State) {
+			require.Equal(t, r.ID, s.Asked[again].Power.HeldFor)
+			s.Withdraw(again)
+		})
+		running(t, w, &failingStore{Store: openStore(t, t.TempDir())}, w.quickRetries(remediate.IsolateDelete))
+		time.Sleep(10 * time.Minute)
+		w.Do(func(s *fake.State) {
+			require.NotNil(t, s.Asked[again], "nothing else shows that the host is off")
+			assert.Equal(t, request.Held, s.Told[s.Asked[again].UID].Phase)
+		})
+	})
+}
+
+// It is let go when the host is back, also if it was deleted meanwhile.
+func TestRequestThatAsksAnewIsLetGo(t *testing.T) {
+	const again = "m-1-again"
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.ReadyAfter = never })
+		w.nodeHealthCheck(3)
+		e := running(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		w.passes(20*time.Minute, 0)
+		w.askByCheck(again, 3)
+		await(t, func() bool { return w.Count(bmc.CommandOff) == 2 })
+		w.Do(func(s *fake.State) {
+			s.ReadyAfter = 0
+			s.Withdraw(again)
+			require.True(t, s.Asked[again].Deleting)
+		})
+		time.Sleep(20 * time.Minute)
+		stands(t, e, remediate.Done)
+		w.Do(func(s *fake.State) { assert.Nil(t, s.Asked[again]) })
+	})
+}
+
 // The template of a check limits the power cycles also where fenced begins before the controller of the check has
 // made a request from it. One that cannot be read may allow a single one. // I4
 func TestTemplateLimitsTheRunOfItsCheck(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
 
@@ -329,5 +330,24 @@ func TestDestructiveWriteEndsWithItsProof(t *testing.T) {
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, map[remediate.Action]error{remediate.IsolateNode: context.DeadlineExceeded}, k.over)
+	})
+}
+
+// A BMC reads Off while its host runs, and does not answer any more when the Node is isolated. The kubelet registers the Node again: that host is not
+// the one whose Machine is to be replaced because no power cycle helped. // I5, I14
+func TestRunningHostOfADeadBMCIsNotReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ownMachines()
+		w.SetFault(fake.Liar)
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Reprovision = true })
+		r := until(t, e, remediate.PowerOn)
+		w.FailReads(noAnswer())
+		w.Do(func(s *fake.State) {
+			s.PutNode(fake.Node{Name: "n-1", BootID: r.Target.BootID, SystemUUID: hostUUID, Ready: "True", Since: time.Now()})
+		})
+		time.Sleep(30 * time.Minute)
+		stands(t, e, remediate.Held, reason.FalseOff)
+		assert.Empty(t, w.Deprovisioned())
+		assert.Len(t, freezesIn(t, store), 1)
 	})
 }

@@ -172,7 +172,7 @@ func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now t
 	if s.Status.Answered {
 		return release
 	}
-	return release || !reflect.DeepEqual(told.status, s.Status) || now.Sub(told.at) > requestAgain
+	return release || s.HoldFor != "" || !reflect.DeepEqual(told.status, s.Status) || now.Sub(told.at) > requestAgain
 }
 
 // isAnnotation says whether a request is an annotation, which has no status.
@@ -187,6 +187,9 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	}
 	if s.HasFinalizer && !s.Status.KeepFinalizer { // before the phase: whoever reads that nothing more is done may delete the request
 		errs = append(errs, w.c.opt.Requests.RemoveFinalizer(ctx, s.Ref, s.HeldBy))
+	}
+	if s.HoldFor != "" && w.c.admit.MayBegin() { // before the run switches the host off again, for this request: it has the writer tell that
+		errs = append(errs, w.c.opt.Requests.SetFinalizer(ctx, s.Ref, s.HoldFor))
 	}
 	removed := false
 	switch {

@@ -129,3 +129,11 @@ func sameUUID(a, b string) bool { return a == b || bmc.UUIDsMatch(a, b) }
 func registeredSinceIsolation(r Run, n Node) bool {
 	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
 }
+
+const neverOffNote = "the Node registered again without a reboot: its host was never off"
+
+// registeredWithoutReboot says whether the isolated Node registered again from the boot that ran before. A tainted Node stays: only Ready says
+// that it runs. // I5, I6
+func registeredWithoutReboot(r Run, n Node) bool {
+	return registeredSinceIsolation(r, n) && isTargetMachine(r.Target, n) && n.BootID == r.Target.BootID && (r.Isolation == IsolateDelete || n.Ready == Yes)
+}

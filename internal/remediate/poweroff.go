@@ -197,7 +197,7 @@ func acceptReadyNode(r Run, s Observation, now time.Time) (Run, Action, time.Dur
 	case registeredAnew(r), s.Node.UID == r.Target.NodeUID && s.Node.BootID != r.Target.BootID: // its own UID and boot ID would count as the old ones in step 4
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	case r.Isolation == IsolateDelete && s.Node.UID == r.Target.NodeUID:
-		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now) // I5, I6
+		return holdFalseOff(r, neverOffNote, now) // I5, I6
 	}
 	r.OnSeen, r.Revalidate = now, false
 	if r.Intervened {

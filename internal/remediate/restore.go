@@ -24,8 +24,8 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
-	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes): // a tainted Node stays: only Ready says that it runs
-		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now)
+	case registeredWithoutReboot(r, n):
+		return holdFalseOff(r, neverOffNote, now)
 	case s.Power.State == bmc.Off:
 		return handleOffAgain(r, s, now)
 	case !timeExpired(s, now, r.Deadline()), s.API != APIReachable, s.NodesUnseen:
@@ -152,6 +152,8 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case nodeIsBack && !readyMayBeOld(r, s, now): // a working host is never erased
 		r.OnSeen, r.Reason, r.Note = now, "", ""
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
+	case !deleteOnly && registeredWithoutReboot(r, s.Node): // from step 3, if the BMC does not answer any more
+		return holdFalseOff(r, neverOffNote, now)
 	case found.ends():
 		return found.apply(r, s, now)
 	case nodeIsBack:

@@ -118,6 +118,15 @@ func TestReprovision(t *testing.T) {
 		{"the Node is Ready after all: restored", Reprovision, sec, func(r *Run, s *Observation) {
 			s.Node, r.Reason = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}, "AttemptsExhausted"
 		}, AwaitNode, Nothing, ""},
+		{"the Node registered again without a reboot: its host was never off", Reprovision, sec, func(_ *Run, s *Observation) {
+			s.Node = Node{Exists: Yes, UID: "u2", BootID: "b1", SystemUUID: "s", Ready: No}
+		}, Held, Nothing, "FalseOff"},
+		{"the tainted Node is Ready without a reboot: its host was never off", Reprovision, sec, func(r *Run, s *Observation) {
+			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: "u1", BootID: "b1", SystemUUID: "s", Ready: Yes}
+		}, Held, Nothing, "FalseOff"},
+		{"the tainted Node stays, and its boot is over", Reprovision, sec, func(r *Run, s *Observation) {
+			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: "u1", BootID: "b1", SystemUUID: "s", Ready: No}
+		}, Reprovision, DeleteTargetMachine, ""},
 		{"alone: deleted", Reprovision, sec, alone, Reprovision, DeleteTargetMachine, ""},
 		{"alone: recovered", Reprovision, sec, func(r *Run, s *Observation) { alone(r, s); s.Justified = No }, Aborted, Nothing, "Recovered"},
 		{"alone: cannot tell: waits", Reprovision, sec, func(r *Run, s *Observation) { alone(r, s); s.Justified = CannotTell }, Reprovision, Nothing, ""},
