@@ -95,7 +95,7 @@ func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 		return dryRunRefused(o, out, r), nil
 	}
 	if err != nil {
-		return wire.OrderResult{}, c.absence(o, err)
+		return wire.OrderResult{}, c.refusal(o, err)
 	}
 	res := wire.OrderResult{
 		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: out.Target,
