@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -50,6 +53,9 @@ PROGRAM is run again, at first after a second, at last every minute.`,
 }
 
 func (c *cli) events(ctx context.Context, o eventsOptions) error {
+	if err := c.refuseUnknownCluster(ctx, "read the events"); err != nil {
+		return err
+	}
 	if o.resume == "" {
 		if o.exec != "" {
 			return usageError(errors.New("--exec needs --resume: an event that was not taken is delivered again"), "fencectl events --follow --resume FILE --exec PROGRAM")
@@ -113,4 +119,17 @@ func (c *cli) printEvent(e wire.Event) error {
 	}
 	_, err := fmt.Fprintln(c.out, escapeControl(line)+note(e.Message))
 	return err
+}
+
+// refuseUnknownCluster refuses a --cluster that fenced does not serve, for a verb that would only wait in vain for something of it. If
+// fenced does not answer, the verb says so.
+func (c *cli) refuseUnknownCluster(ctx context.Context, what string) error {
+	if c.cluster == "" {
+		return nil
+	}
+	st, err := c.client().Status(ctx)
+	if err != nil || slices.ContainsFunc(st.Value.Clusters, func(one wire.ClusterStatus) bool { return one.Name == c.cluster }) {
+		return nil
+	}
+	return requestError(what, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", c.cluster), "fencectl status lists the clusters"))
 }

@@ -21,6 +21,9 @@ has access, until the command ends (Ctrl-C). The page reads with your rights, ov
 same socket as every verb. With --cluster it shows that cluster alone.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.refuseUnknownCluster(cmd.Context(), "show the page"); err != nil {
+				return err
+			}
 			err := page.Serve(cmd.Context(), c.client(), c.cluster, func(address string) error {
 				return c.printValue(map[string]string{"address": address}, func() error {
 					_, err := fmt.Fprintf(c.out, "Open this address in your browser. It works once; Ctrl-C ends the page.\n\n    %s\n\n", address)

@@ -148,8 +148,8 @@ const (
 	followInterval = time.Second
 	// restlessInterval spaces reads in a storm of events.
 	restlessInterval = 100 * time.Millisecond
-	// restartTime is how long a run is waited for while nobody answers: the
-	// daemon may be restarting, and goes on where it was.
+	// restartTime is how long a run is waited for while nobody answers, or while
+	// too many ask: the daemon may be restarting, and goes on where it was.
 	restartTime = 30 * time.Second
 )
 
@@ -193,13 +193,17 @@ func await(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 // follow reads a run until over says that it has come to its end.
 func (c *cli) follow(ctx context.Context, id string, over func(wire.RunRecord) bool) (api.Reply[wire.Timeline], error) {
 	client := c.client()
-	wake := changes(ctx, client, func(e wire.Event) bool { return e.Run == id })
+	streaming, endStream := context.WithCancel(ctx)
+	defer endStream()
+	wake := changes(streaming, client, func(e wire.Event) bool { return e.Run == id })
 	lastAnswer := time.Now()
 	for {
 		rep, err := client.Run(ctx, id)
 		switch {
 		case ctx.Err() != nil: // below
 		case errors.Is(err, api.ErrUnreachable) && time.Since(lastAnswer) < restartTime:
+		case hasTooManyConnections(err) && time.Since(lastAnswer) < restartTime:
+			endStream() // one of them
 		case err != nil:
 			return rep, requestError("follow run "+id, err)
 		default:
@@ -212,6 +216,12 @@ func (c *cli) follow(ctx context.Context, id string, over func(wire.RunRecord) b
 			return rep, stoppedWaiting(ctx, id)
 		}
 	}
+}
+
+// hasTooManyConnections reports whether fenced refused a request because too many connections are open.
+func hasTooManyConnections(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Code == api.CodeTooManyConnections
 }
 
 // stoppedWaiting returns the error of a wait that is over although the run is not.

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,6 +175,41 @@ func TestWaitSurvivesARestartOfTheDaemon(t *testing.T) {
 	}), &errs)
 	require.NoError(t, <-restarted)
 	require.NoError(t, again())
+	assert.Equal(t, exitOK, code, errs.String())
+	assert.Contains(t, out.String(), "n-1: Done\n")
+}
+
+// TestWaitSurvivesTooManyConnections: many who wait must not end each other's wait. Each gives up the stream that only wakes it earlier.
+func TestWaitSurvivesTooManyConnections(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "s")
+	ln, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	streamBegan, streamEnded := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/nodes/n-1/fence", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"run":"r-1","message":"run r-1 fences n-1"}`))
+	})
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		close(streamBegan)
+		<-r.Context().Done()
+		close(streamEnded)
+	})
+	mux.HandleFunc("GET /v1/runs/r-1", func(w http.ResponseWriter, _ *http.Request) {
+		<-streamBegan
+		select {
+		case <-streamEnded:
+			_, _ = w.Write([]byte(`{"runs":[{"id":"r-1","node":"n-1","result":"Done","started":"2026-01-01T00:00:00Z"}]}`))
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"code":"TooManyConnections","message":"olaf has 16 connections open"}`))
+		}
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"--socket", socket, "fence", "n-1", "--reason", "disk", "--yes", "--wait"}, nil, &out, &errs)
 	assert.Equal(t, exitOK, code, errs.String())
 	assert.Contains(t, out.String(), "n-1: Done\n")
 }

@@ -162,7 +162,7 @@ func (c control) Explain(ctx context.Context, cluster, of string) (wire.Explanat
 		x, err = admit.Explanation{Cluster: gone.Target.Cluster, Node: gone.Target.Node, Machine: asked.Machine, Run: gone}, nil
 	}
 	if err != nil {
-		return wire.Explanation{}, c.absence(asked, err)
+		return wire.Explanation{}, c.refusal(asked, err)
 	}
 	out := explanationOf(x)
 	if x.Run != nil {

@@ -515,6 +515,32 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	}, e)
 }
 
+// A look at the BMCs of a Node that nobody knows is no look, but an order that was refused; a log level that is set already is an
+// order all the same. // I24
+func TestOrdersWithoutAnEffectAreAudited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a, _ := openedAuditor(t, path)
+	store := must.Do(boltstore.Open(filepath.Join(t.TempDir(), "state.db")))(t)
+	defer store.Close()
+	c := control{events: event.NewStream(a.observe), audit: a, surveys: newSurveys(), level: zap.NewAtomicLevel()}
+	c.engine = must.Do(engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{},
+		Clusters: []engine.ClusterOptions{{Name: "only", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}}))(t)
+	c.sweep = sweep.New(sweep.Options{Engine: swept{c.engine}})
+	_, err := c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.TestBMC, Cluster: "nosuch", Node: "n-1", Actor: "ada"})
+	var refused *api.Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "NoSuchCluster", refused.Code)
+	must.Do(c.Do(t.Context(), wire.Order{Verb: wire.LogLevel, Level: "info", Actor: "ada", Reason: "it is loud"}))(t)
+	require.NoError(t, a.close())
+	var got []string
+	for _, e := range entries(t, path) {
+		if e.Type == event.Ordered {
+			got = append(got, e.Message)
+		}
+	}
+	assert.Equal(t, []string{`refused: bmc/test by ada: no cluster "nosuch" is configured`, "log-level by ada: it is info already"}, got)
+}
+
 // Who looks at warnings sees all that keeps a node from being remediated, and nothing of a
 // run that goes well.
 func TestLevelsOfEvents(t *testing.T) {

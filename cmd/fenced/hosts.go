@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -273,10 +274,14 @@ func (c control) LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error
 	if o.Reason != "" {
 		message += ": " + o.Reason
 	}
-	c.events.Emit(event.Event{Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
 	found, err := look(ctx, o.Cluster, o.Node)
+	if refusal, refused := errors.AsType[*api.Error](apiError(o, err)); refused { // nothing was asked
+		c.Refused(o, refusal)
+		return wire.BMCs{}, refusal
+	}
+	c.events.Emit(event.Event{Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
 	if err != nil {
-		return wire.BMCs{}, apiError(o, err)
+		return wire.BMCs{}, err
 	}
 	return wireBMCs(found), nil
 }

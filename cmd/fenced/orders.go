@@ -95,7 +95,7 @@ func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 		return dryRunRefused(o, out, r), nil
 	}
 	if err != nil {
-		return wire.OrderResult{}, c.absence(o, err)
+		return wire.OrderResult{}, c.refusal(o, err)
 	}
 	res := wire.OrderResult{
 		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: out.Target,
@@ -140,6 +140,7 @@ func setLevel(level zap.AtomicLevel, name string) error {
 func (c control) setLogLevel(o wire.Order) (wire.OrderResult, error) {
 	before := c.level.String()
 	if o.Level == before {
+		c.events.Emit(event.Event{Type: event.Ordered, Actor: o.Actor, Why: o.Reason, Message: fmt.Sprintf("log-level by %s: it is %s already", o.Actor, before)})
 		return wire.OrderResult{Message: "the log level is " + before + " already", Unchanged: true}, nil
 	}
 	if err := setLevel(c.level, o.Level); err != nil { // the server has checked the word

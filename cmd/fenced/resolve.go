@@ -203,17 +203,20 @@ func (c control) openOn(o wire.Order) (found *remediate.Run) {
 	return found
 }
 
-// absence is apiError, but puts in the place of "no such Node" that fenced has deleted the Node, if that is
-// why, and names the last run of one that is gone.
-func (c control) absence(o wire.Order, err error) error {
-	if !isAbsent(err) {
+// refusal is apiError, but where an open run is why, it says where that stands: the run has deleted the Node, or no other one
+// may begin beside it. It names the last run of a Node that is gone.
+func (c control) refusal(o wire.Order, err error) error {
+	absent := isAbsent(err)
+	if !absent && !isReason(err, reason.UnderRemediation) {
 		return apiError(o, err)
 	}
 	if r := c.openOn(o); r != nil {
 		message, next := standing(r)
 		return api.Conflict(string(reason.UnderRemediation), message, next)
 	}
-	err = apiError(o, err)
+	if err = apiError(o, err); !absent {
+		return err
+	}
 	known := slices.ContainsFunc(c.engine.Runs(o.Cluster), func(r remediate.Run) bool { return cluster.IsOn(&r, o.Of()) })
 	if e, ok := errors.AsType[*api.Error](err); ok && known {
 		e.Hint = o.Command("timeline") + " shows its last run; " + e.Hint
@@ -223,8 +226,13 @@ func (c control) absence(o wire.Order, err error) error {
 
 // isAbsent says whether an order is refused because its Node or its Machine is not there.
 func isAbsent(err error) bool {
+	return isReason(err, reason.NoSuchNode) || isReason(err, reason.NoSuchMachine)
+}
+
+// isReason says whether an order is refused for that reason.
+func isReason(err error, code reason.Code) bool {
 	r, ok := errors.AsType[*reason.Refusal](err)
-	return ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchMachine)
+	return ok && r.Reason == code
 }
 
 // standing says where an open run stands with its target, and which command brings the host back.

@@ -152,6 +152,14 @@ func TestDeletedNodeIsExplainedByItsRun(t *testing.T) {
 	assert.Equal(t, "UnderRemediation", refused.Code)
 	assert.Contains(t, refused.Message, says)
 	assert.Contains(t, refused.Hint, "fencectl unfence worker-3")
+
+	// A Node that is there, and on which a run is open, is refused in the same words: the gate has only the name of the run.
+	for node, message := range map[string]string{"worker-3": says, "worker-4": "openRun: a-1"} {
+		gate := &reason.Refusal{Reason: reason.UnderRemediation, Message: "openRun: a-1"}
+		require.ErrorAs(t, c.refusal(wire.Order{Verb: wire.Fence, Node: node}, gate), &refused)
+		assert.Equal(t, "UnderRemediation", refused.Code)
+		assert.Contains(t, refused.Message, message)
+	}
 	cancel()
 	require.NoError(t, <-ended)
 }

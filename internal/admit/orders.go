@@ -30,6 +30,11 @@ func (c *Cluster) Fence(ctx context.Context, o wire.Order) (order.Outcome, error
 	}
 	for _, r := range c.model.Runs.Open() {
 		if cluster.IsOn(&r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
+			if !o.DryRun {
+				joins := o.Event("fences, which run " + r.ID + " already does")
+				joins.Run = r.ID
+				c.emit(joins)
+			}
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}

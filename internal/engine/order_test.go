@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
@@ -101,6 +102,33 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
 		must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
+	})
+}
+
+// An order that joins a run, or that has nothing to change, is on record with who gave it and why; a dry run is no order. // I24
+func TestOrdersThatChangeNothingAreOnRecord(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		e, events, _ := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		run := accepted(t)(e.Fence(t.Context(), byHand)).Run
+		for _, o := range []wire.Order{dryRun(byHand), byHand} {
+			require.True(t, accepted(t)(e.Fence(t.Context(), o)).Joined)
+			require.NotEmpty(t, must.Do(e.Arming.Arm(t.Context(), o))(t).Unchanged)
+		}
+		joined := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Ordered && ev.Run == run })
+		require.Len(t, joined, 1)
+		assert.Equal(t, []string{byHand.Actor, byHand.Reason, "n-1"}, []string{joined[0].Actor, joined[0].Why, joined[0].Node})
+		assert.Equal(t, 1, heard(t, events, " arms, although that changes nothing"))
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		time.Sleep(time.Second)
+		require.NotEmpty(t, must.Do(e.Arming.Disarm(t.Context(), byHand))(t).Unchanged)
+		assert.Equal(t, 1, heard(t, events, "disarms, although that changes nothing"))
+		must.Do(e.Arming.Arm(t.Context(), byHand))(t)
+		require.NotEmpty(t, must.Do(e.Arming.Arm(t.Context(), byHand))(t).Unchanged)
+		assert.Equal(t, 1, heard(t, events, " arms, although that changes nothing"))
 	})
 }
 

@@ -197,11 +197,18 @@ func (a Arming) Arm(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err != nil {
 		return order.Outcome{}, err
 	}
+	unchanged := ""
 	switch {
 	case c.opt.Mode != guard.ModeObserve:
-		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which needs no arming"}, nil
+		unchanged = "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which needs no arming"
 	case c.admit.Armed():
-		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is armed already, by " + a.e.stop.Record(c.opt.Name).ArmedBy}, nil
+		unchanged = "cluster " + c.opt.Name + " is armed already, by " + a.e.stop.Record(c.opt.Name).ArmedBy
+	}
+	if unchanged != "" {
+		if !o.DryRun {
+			c.emit(o.Event("arms, although that changes nothing"))
+		}
+		return order.Outcome{Unchanged: unchanged}, nil
 	}
 	if why := c.lead.WhyNotAct(time.Now()); why != "" { // else it would be armed, and do nothing // I22
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NotOwner, Message: why}
@@ -240,6 +247,7 @@ func (a Arming) Disarm(ctx context.Context, o wire.Order) (order.Outcome, error)
 		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused,
 			Message: "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which disarm does not stop: nothing changed"}
 	case !stored:
+		c.emit(o.Event("disarms, although that changes nothing"))
 		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is not armed"}, nil
 	}
 	return order.Outcome{}, nil
