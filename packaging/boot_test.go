@@ -34,6 +34,12 @@ StandardOutput=file:/share/said
 StandardError=file:/share/complained
 `
 
+// administered is what administrator.sh says.
+var administered = []string{
+	"ok checked as the user of the daemon", "ok enabled and ready", "ok it knows the addresses of its host, in its sandbox", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
+	"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
+}
+
 // TestInstalledUnitsUnderSystemd lets a real systemd run what the package installs, as
 // it is: the daemon in its sandbox becomes ready and knows its host, people pause it by a unit, it comes
 // back when it is killed or hangs, and a bad configuration keeps it down. // I13, I23
@@ -42,13 +48,7 @@ func TestInstalledUnitsUnderSystemd(t *testing.T) {
 	dir := shareInstalled(t, "administrator.sh")
 	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=4s\n' >"$1/fenced.service.d/soon.conf"`, filepath.Join(dir, unitDir))
 
-	console, err := boot(t, dir, "administrator.service")
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
-		"ok checked as the user of the daemon", "ok enabled and ready", "ok it knows the addresses of its host, in its sandbox", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
-		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
-	}, lines(said), "%s%s", complained, console)
+	requireBoots(t, dir, "administrator.service", nil, administered...)
 }
 
 // unitDir is where units are, below what boot is given.
@@ -122,6 +122,20 @@ func boot(t *testing.T, dir, unit string, env ...string) (string, error) {
 	return string(out), err
 }
 
+// requireBoots boots until a unit has ended well, and its script has said what it found.
+func requireBoots(t *testing.T, dir, unit string, env []string, want ...string) {
+	t.Helper()
+	console, err := boot(t, dir, unit, env...)
+	requireSaid(t, dir, console, err, want)
+}
+
+func requireSaid(t *testing.T, dir, console string, err error, want []string) {
+	t.Helper()
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")+read(t, dir, "unit-said")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, want, lines(said), "%s%s", complained, console)
+}
+
 // removeCgroup removes what boot.sh made outside of its namespaces.
 func removeCgroup(t *testing.T, dir string) {
 	t.Helper()
@@ -155,14 +169,8 @@ func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
 	dir := shareInstalled(t, "newer.sh")
 	sh(t, `cp testdata/administrator.sh "$1/"; mkdir "$1/$2/fenced.service.d" && printf '[Service]\nWatchdogSec=4s\n' >"$1/$2/fenced.service.d/soon.conf"`, dir, unitDir)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "administrator.sh"), 0o755))
-	console, err := boot(t, dir, "administrator.service", tree)
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
-		"ok it is systemd 257", "ok the units are understood", "ok the units are confined",
-		"ok checked as the user of the daemon", "ok enabled and ready", "ok it knows the addresses of its host, in its sandbox", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
-		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
-	}, lines(said), "%s%s", complained, console)
+	understood := []string{"ok it is systemd 257", "ok the units are understood", "ok the units are confined"}
+	requireBoots(t, dir, "administrator.service", []string{tree}, append(understood, administered...)...)
 }
 
 // TestLifeOfThePackageUnderNewerSystemd lets rpm install, upgrade and erase the package where nothing is dpkg's. The upgrade in mid-run and the downgrade are those of TestLifeOfThePackage.
@@ -174,14 +182,10 @@ func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
 	older := rpmFile(t)
 	newer := must.Do(builtNewVersion())(t)
 	sh(t, `umask 022; cp "$2" "$3"/*.rpm testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"; rm "$1"/*.src.rpm; cp -R "$4" "$1/old"`, dir, older, newer, oldPackages(t))
-	console, err := boot(t, dir, "administrator.service", tree)
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", []string{tree},
 		"ok it is systemd 257 and rpm 4.20", "ok installed: nothing enabled, nothing started", "ok started", "ok upgraded: restarted, and the configuration kept",
 		"ok erased: stopped, state and changed configuration kept",
-		"ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind",
-	}, lines(said), "%s%s", complained, console)
+		"ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind")
 }
 
 // builtOld is a directory with an RPM and a Debian package that have their files where packages had them once.
@@ -209,13 +213,9 @@ func TestInstalledDaemonInTheJournal(t *testing.T) {
 	dir := shareInstalled(t, "journal.sh")
 	need(t, "journalctl", "systemd")
 	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=20s\n' >"$1/fenced.service.d/soon.conf"`, dir+"/"+unitDir)
-	console, err := boot(t, dir, "administrator.service")
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", nil,
 		"ok what is wrong has a priority", "ok what people do is found by its field",
-		"ok a journald that hangs holds up nothing", "ok it is all there when journald goes on",
-	}, lines(said), "%s%s", complained, console)
+		"ok a journald that hangs holds up nothing", "ok it is all there when journald goes on")
 }
 
 // TestDaemonsUserLeavesLinksForRoot lets a real systemd and a real root work in the
@@ -232,10 +232,7 @@ func TestDaemonsUserLeavesLinksForRoot(t *testing.T) {
 		printf '[Unit]\nBefore=sysinit.target\n[Service]\nStandardError=append:/share/unit-said\n' >fenced-pause.service.d/early.conf
 		ln -s ../fenced-pause.service sysinit.target.wants/`, filepath.Join(dir, unitDir))
 
-	console, err := boot(t, dir, "administrator.service")
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", nil,
 		"ok paused early in the boot, before the daemon ever ran",
 		"ok resumed",
 		"ok paused while the daemon hangs",
@@ -243,8 +240,7 @@ func TestDaemonsUserLeavesLinksForRoot(t *testing.T) {
 		"ok import: a link to nothing", "ok import: a link to root's file", "ok import: a hard link", "ok import: a pipe", "ok import: another directory",
 		"ok export: a link to root's file",
 		"ok imported, and the daemon runs with it",
-		"ok exported",
-	}, lines(said), "%s%s%s", complained, read(t, dir, "unit-said"), console)
+		"ok exported")
 }
 
 // people are users of the host.
@@ -274,14 +270,10 @@ func knowsPersons(t *testing.T, env ...string) {
 	sh(t, `cp "$2/persons.yaml" "$1/etc/fenced/fenced.yaml"; printf "$3" >"$1/usr/lib/sysusers.d/people.conf"`,
 		filepath.Join(dir, "tree"), absolute(t, "testdata"), people)
 
-	console, err := boot(t, dir, "administrator.service", env...)
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", env,
 		"ok nobody knows who is root, or the daemon", "ok a service is nobody", "ok sudo makes no second person", "ok two people are two persons",
 		"ok the daemon sees no process of others, and who does is nobody", "ok the daemon cannot lead systemd to another file",
-		"ok who is not told of counts as nobody: it hangs", "ok who is not told of counts as nobody: it is stopped", "ok it comes and goes with the daemon",
-	}, lines(said), "%s%s", complained, console)
+		"ok who is not told of counts as nobody: it hangs", "ok who is not told of counts as nobody: it is stopped", "ok it comes and goes with the daemon")
 }
 
 // replaced is what of the unit is another for the test: the program, and how its
@@ -318,14 +310,10 @@ func TestUnitLetsEveryDriverWork(t *testing.T) {
 	text, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", text)
 
-	console, err := boot(t, dir, "fenced.service")
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "fenced.service", nil,
 		"ok confined", "ok simulators", "ok ipmi", "ok redfish", "ok bmclib ipmitool", "ok bmclib gofish",
 		"ok fence_ipmilan", "ok fence_redfish", "ok fence_alom on a terminal",
-		"ok a hung agent is ended", "ok nothing is left behind",
-	}, lines(said), "%s%s", complained, console)
+		"ok a hung agent is ended", "ok nothing is left behind")
 }
 
 // TestSocketActivation: with fenced.socket under a real systemd a call starts the daemon,
@@ -334,15 +322,11 @@ func TestUnitLetsEveryDriverWork(t *testing.T) {
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	dir := shareInstalled(t, "socket.sh")
-	console, err := boot(t, dir, "administrator.service")
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", nil,
 		"ok disabled as installed", "ok a call starts the daemon", "ok a call is answered after kill -9", "ok no call fails while the daemon restarts",
 		"ok the daemon cannot lead systemd to another file",
 		"ok the group and nobody else has the socket", "ok another path is told", "ok stopped means stopped",
-		"ok without the unit the daemon makes its socket again",
-	}, lines(said), "%s%s", complained, console)
+		"ok without the unit the daemon makes its socket again")
 }
 
 // TestSocketsOfSystemdAreInDirectoriesOfRoot: systemd, as root, gives a socket to its user and group by the path, and follows links.
@@ -377,14 +361,10 @@ func TestViewersReadNoPassword(t *testing.T) {
 	need(t, "python3", "python3")
 	dir := shareInstalled(t, "viewers.sh")
 	sh(t, `rpm -qp --qf '%{PREIN}' "$2" >"$1/../prein"; printf 'u vera 4005\nm vera fenced-view\nu nina 4006\nu otto 4007\n' >"$1/usr/lib/sysusers.d/people.conf"`, filepath.Join(dir, "tree"), rpmFile(t))
-	console, err := boot(t, dir, "administrator.service")
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", nil,
 		"ok who is in fenced-view looks, and reads no password", "ok others cannot connect", "ok the examples tell elsewhere what happens", "ok viewers take no seat of an admin",
 		"ok an installation from before goes on, and is told what to change", "ok it is as it should be once that is done",
-		"ok without the group root looks, and the daemon goes on",
-	}, lines(said), "%s%s", complained, console)
+		"ok without the group root looks, and the daemon goes on")
 }
 
 // TestPauseUnits runs what the two units run, below another directory: the file that

@@ -171,9 +171,7 @@ func hangWhenStarted(t *testing.T, s *scene.Scene, dir string, booted *end) {
 func requireBooted(t *testing.T, dir string, booted *end, want ...string) {
 	t.Helper()
 	<-booted.over
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, booted.err, "%s%s%s", said, complained, booted.console)
-	assert.Equal(t, want, lines(said), "%s%s", complained, booted.console)
+	requireSaid(t, dir, booted.console, booted.err, want)
 }
 
 // requireFencedOnce: the Node was deleted once, is another one now and wears all it wore, and

@@ -588,11 +588,7 @@ func lifeOfTheDeb(t *testing.T, env ...string) {
 	older := debFile(t)
 	newer := must.Do(builtNewDeb())(t)
 	sh(t, `umask 022; cp "$2" "$1/older.deb"; cp "$3" "$1/newer.deb"; cp testdata/fenced.yaml testdata/nowhere.kubeconfig "$4/old.deb" "$1/"`, dir, older, newer, oldPackages(t))
-	console, err := boot(t, dir, "administrator.service", env...)
-	said, complained := read(t, dir, "said"), read(t, dir, "complained")
-	require.NoError(t, err, "%s%s%s", said, complained, console)
-	assert.Equal(t, []string{
+	requireBoots(t, dir, "administrator.service", env,
 		"ok installed, and nothing is started", "ok started", "ok upgraded: restarted, and the configuration kept", "ok removed: stopped, state and configuration kept", "ok purged: state kept",
-		"ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind",
-	}, lines(said), "%s%s", complained, console)
+		"ok upgraded from the old layout: restarted, the configuration kept, and nothing left behind")
 }

@@ -90,6 +90,16 @@ func gateIn(t *testing.T, x admit.Explanation, is func(reason.Gate) bool) reason
 	return x.Gates[i]
 }
 
+// firstRefusal is the first gate of an explanation that forbids to fence; empty if none does.
+func firstRefusal(x admit.Explanation) reason.Gate {
+	for _, g := range x.Gates {
+		if !g.Pass {
+			return g
+		}
+	}
+	return reason.Gate{}
+}
+
 func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 	t.Helper()
 	return gateIn(t, explained(t, e), func(g reason.Gate) bool { return g.Reason == code })

@@ -342,29 +342,19 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 	})
 }
 
-// Only one control-plane host is fenced at a time, whether a check or a person
-// asks. // I12
+// Only one control-plane host is fenced at a time, whether a check or a person asks. A Held run blocks the
+// next one, too: the state of its host is not known. // I12
 func TestSecondControlPlaneHostIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		controlPlaneOf(w, true)
-		e := running(t, w, store, nil)
-		time.Sleep(65 * time.Second)
-		require.True(t, only(t, e).Open())
-		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
-	})
-}
-
-// A Held run of a control-plane host blocks the next one, too: the state of its host is
-// not known. // I12
-func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		controlPlaneOf(w, true)
-		w.SetFault(fake.IgnoresOff)
-		e := running(t, w, store, nil)
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, remediate.Held, only(t, e).Step)
-		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
-	})
+	for fault, after := range map[fake.Fault]time.Duration{fake.NoFault: 65 * time.Second, fake.IgnoresOff: 5 * time.Minute} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			controlPlaneOf(w, true)
+			w.SetFault(fault)
+			e := running(t, w, store, nil)
+			time.Sleep(after)
+			require.Equal(t, fault == fake.IgnoresOff, only(t, e).Step == remediate.Held)
+			refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
+		})
+	}
 }
 
 // The run of a target that the check no longer selects is dropped. // I4

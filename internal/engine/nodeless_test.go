@@ -57,13 +57,7 @@ func withMACs(w *world, macs ...string) func(*engine.Options) {
 // gateOfMachine returns the first failing gate of the Machine.
 func gateOfMachine(t *testing.T, e *engine.Engine) reason.Gate {
 	t.Helper()
-	x := must.Do(e.ExplainMachine(t.Context(), "c", "ns/m-1"))(t)
-	for _, g := range x.Gates {
-		if !g.Pass {
-			return g
-		}
-	}
-	return reason.Gate{}
+	return firstRefusal(must.Do(e.ExplainMachine(t.Context(), "c", "ns/m-1"))(t))
 }
 
 // A Machine that never joined is identified by its BareMetalHost, if the BMC reports the

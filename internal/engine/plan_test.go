@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -231,6 +232,7 @@ func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 		_, events, stop := start(t, w, store, calm(w, b))
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, b.told(), 1)
+		assert.Zero(t, b.verdictCalls(), "Machines of OpenShift have no such condition")
 		w.setOthersDown(true)
 		time.Sleep(10 * time.Minute)
 		written := b.told()
@@ -308,48 +310,26 @@ func TestStatusWriteNeverDelaysADecision(t *testing.T) {
 	})
 }
 
-// The status of a check that was handed over to fenced is written although the controller
-// is alive.
-func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		b := &board{alive: remediate.Yes}
-		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
-		time.Sleep(time.Minute)
-		stop()
-		if written := b.told(); assert.Len(t, written, 1) {
-			assert.Len(t, written[0].Targets, 4, "this lineage's status names the targets")
-		}
-		assert.Zero(t, b.questions())
-	})
-}
-
-// The health of Machines is written on them in several calls, and compared again every five
-// minutes, because two Machines may have changed places.
-func TestVerdictsAreWrittenInParts(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		b := &board{alive: remediate.Yes, more: 2}
-		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
-		time.Sleep(time.Minute)
-		assert.Equal(t, 3, b.verdictCalls(), "until none is left")
-		time.Sleep(6 * time.Minute)
-		assert.Equal(t, 4, b.verdictCalls())
-		stop()
-		assert.Len(t, b.verdicts[0].Targets, 4)
-	})
-}
-
-// Where the controller is alive, it writes the health of the Machines itself; and OpenShift's
-// Machines have no such condition.
-func TestVerdictsOfOthersAreLeftAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		b := &board{alive: remediate.No}
-		_, _, stop := start(t, w, store, calm(w, b))
-		time.Sleep(time.Minute)
-		stop()
-		written := b.told()
-		assert.NotEmpty(t, written)
-		assert.Zero(t, b.verdictCalls())
-	})
+// The status of a check that was handed over to fenced is written although the controller is alive. The health
+// of its Machines is written on them, if need be in several calls, and compared again every five minutes, because
+// two Machines may have changed places.
+func TestCheckThatWasHandedOverIsTold(t *testing.T) {
+	for _, more := range []int{0, 2} {
+		scene(t, fmt.Sprint(1+more, " calls"), func(t *testing.T, w *world, store *failingStore) {
+			b := &board{alive: remediate.Yes, more: more}
+			_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
+			time.Sleep(time.Minute)
+			if written := b.told(); assert.Len(t, written, 1+more, "with each call") {
+				assert.Len(t, written[0].Targets, 4, "this lineage's status names the targets")
+			}
+			assert.Zero(t, b.questions())
+			assert.Equal(t, 1+more, b.verdictCalls(), "until none is left")
+			time.Sleep(6 * time.Minute)
+			assert.Equal(t, 2+more, b.verdictCalls())
+			stop()
+			assert.Len(t, b.verdicts[0].Targets, 4)
+		})
+	}
 }
 
 // A check that is created again is another check: nothing was written about it yet.

@@ -123,7 +123,7 @@ func TestFastClockEndsNoStop(t *testing.T) {
 			assert.Empty(t, e.Holds("c"))
 			w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 			time.Sleep(time.Second)
-			assert.Equal(t, skew < 0, firstRefusal(t, e) == reason.QuietPeriod, "it follows the end as it was, not as it was to be")
+			assert.Equal(t, skew < 0, firstRefusal(explained(t, e)).Reason == reason.QuietPeriod, "it follows the end as it was, not as it was to be")
 		})
 	}
 }
@@ -191,18 +191,6 @@ func TestExpiredHoldStaysExpired(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		stands(t, e, remediate.Done)
 	})
-}
-
-// firstRefusal is the reason of the first gate that forbids to fence n-1.
-func firstRefusal(t *testing.T, e *engine.Engine) reason.Code {
-	t.Helper()
-	x := explained(t, e)
-	for _, g := range x.Gates {
-		if !g.Pass {
-			return g.Reason
-		}
-	}
-	return ""
 }
 
 // lateList answers one list of holds late, with what stood there when it was asked.

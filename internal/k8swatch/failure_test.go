@@ -246,6 +246,16 @@ func TestLookSeesAClockThatWasSet(t *testing.T) {
 	assert.InDelta(t, -10*time.Minute, v.Skew, float64(2*time.Second))
 }
 
+// An API server that cannot be reached is an error that names it, and the kubeconfig.
+func TestSurveyWithoutAServer(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	kubeconfig := k8stest.Kubeconfig(t, gone.URL)
+	_, err := TakeSurvey(t.Context(), connected(t, kubeconfig), "fenced")
+	require.ErrorContains(t, err, "ask the workload API server "+gone.URL)
+	assert.ErrorContains(t, err, kubeconfig)
+}
+
 // A password in the URL of the server is in no error of the look at it either. // I25
 func TestServerWithAPassword(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kc")

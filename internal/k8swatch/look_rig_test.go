@@ -405,15 +405,3 @@ func TestSurveyOfAUserWithoutRights(t *testing.T) {
 	assert.ErrorContains(t, s.Medik8sErr, "forbidden")
 	assert.ErrorContains(t, s.Servers[0].NamespaceErr, "forbidden")
 }
-
-// An API server that cannot be reached, or that does not know the user, is an error that names it.
-func TestSurveyWithoutAServer(t *testing.T) {
-	ctx := rigtest.Context(t, 5*time.Minute)
-	c := rigtest.Own(t, rig.Options{Bare: true, NoManager: true})
-	kubeconfig := must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
-	k := connected(t, kubeconfig)
-	c.StopAPIServer()
-	_, err := TakeSurvey(ctx, k, "fenced")
-	require.ErrorContains(t, err, "ask the workload API server "+c.URL())
-	assert.ErrorContains(t, err, kubeconfig)
-}

@@ -202,15 +202,6 @@ func TestGivenUpAtTheSecondLevel(t *testing.T) {
 	assert.Equal(t, 1, r.Level)
 }
 
-func TestLaterAttemptStartsAtTheFirstLevel(t *testing.T) {
-	r, s := begin(AwaitNode, 11*minute)
-	at(&r, &s, 0, 1)
-	s.Node = Node{Exists: No}
-	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, 2, got.Attempt)
-	assert.Equal(t, 0, got.Level+got.OffLevel)
-}
-
 func TestHeldWalksThroughTheLevels(t *testing.T) {
 	off := func(s *Observation) { s.Power.State, s.Node.Ready = bmc.Off, No }
 	play(t, []scene{

@@ -150,9 +150,11 @@ func TestReprovision(t *testing.T) {
 
 func TestNextAttempt(t *testing.T) {
 	r, s := begin(AwaitNode, 11*minute)
+	at(&r, &s, 0, 1)
 	r.Limits.MaxAttempts, r.Attempt, r.FoundOff, s.Node = 3, 2, true, Node{Exists: No}
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, 3, got.Attempt)
+	assert.Equal(t, 0, got.Level+got.OffLevel, "at the first level")
 	assert.Equal(t, noon.Add(6*minute), got.NotBefore, "the back-off doubles")
 	assert.False(t, got.Intervened || got.FoundOff || got.OffLease != nil || got.NewNodeUID != "")
 	assert.True(t, got.Isolated.IsZero() && got.OnSeen.IsZero())

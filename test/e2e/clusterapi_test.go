@@ -319,7 +319,7 @@ func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	awaitCondition(ctx, t, s, "machinehealthchecks", "metal", "RemediationAllowed", "True")
 	d := must.Do(s.StartDaemon(ctx))(t)
 	requireNoRequests(ctx, t, s)
-	w, q := s.Worker("hung"), requester{s.Management}
+	w, q := s.Worker("hung"), ownRequests(s.Management)
 	m := machineOf(ctx, t, s, w.Name)
 	ignoreOn(w, true) // so that there is time to look
 	w.Kubelet.Hang()
@@ -408,7 +408,7 @@ func TestClusterAPIManagerAndFencedStopTogether(t *testing.T) {
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	requester{s.Management}.awaitGone(ctx, t, machineOf(ctx, t, s, w.Name).GetName())
+	ownRequests(s.Management).awaitGone(ctx, t, machineOf(ctx, t, s, w.Name).GetName())
 	requireNoDeletion(t, s, s.Worker("second"))
 }
 

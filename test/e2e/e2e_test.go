@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -130,19 +131,34 @@ func pause(ctx context.Context, d time.Duration) {
 // repeated, because the daemon may be restarting.
 func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok func(wire.RunRecord) bool) wire.RunRecord {
 	t.Helper()
-	var last wire.RunRecord
+	return awaitAnswer(ctx, t, "the run of "+node, func() (r wire.RunRecord, err error) {
+		runs, err := s.Timeline(ctx, node)
+		if err == nil && len(runs) == 0 {
+			err = errors.New("there is no run")
+		}
+		if err != nil {
+			return r, err
+		}
+		return runs[len(runs)-1], nil
+	}, ok)
+}
+
+// awaitAnswer asks until an answer is ok. Questions that fail are asked again.
+func awaitAnswer[T any](ctx context.Context, t *testing.T, what string, ask func() (T, error), ok func(T) bool) T {
+	t.Helper()
+	var last T
 	var lastErr error
 	for ctx.Err() == nil {
-		runs, err := s.Timeline(ctx, node)
-		if lastErr = err; err == nil && len(runs) > 0 {
-			last = runs[len(runs)-1]
+		answer, err := ask()
+		if lastErr = err; err == nil {
+			last = answer
 			if ok(last) {
 				return last
 			}
 		}
 		pause(ctx, 200*time.Millisecond)
 	}
-	require.Failf(t, "no such run", "of %s; the last one seen: %+v; last error: %v", node, last, lastErr)
+	require.Failf(t, "never: "+what, "the last answer: %+v; last error: %v", last, lastErr)
 	return last
 }
 

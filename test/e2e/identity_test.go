@@ -424,16 +424,7 @@ func patchStatus(ctx context.Context, t *testing.T, s *scene.Scene, resource, na
 // explainMachine polls explain of a Machine until ok.
 func explainMachine(ctx context.Context, t *testing.T, s *scene.Scene, name string, ok func(wire.Explanation) bool) wire.Explanation {
 	t.Helper()
-	var last wire.Explanation
-	var lastErr error
-	for ctx.Err() == nil {
-		if last, lastErr = s.ExplainMachine(ctx, rig.Namespace+"/"+name); lastErr == nil && ok(last) {
-			return last
-		}
-		pause(ctx, 200*time.Millisecond)
-	}
-	require.Failf(t, "not explained so", "%s: the last answer: %+v, last run %+v; last error: %v", name, last, last.Run, lastErr)
-	return last
+	return awaitAnswer(ctx, t, "what explain says of Machine "+name, func() (wire.Explanation, error) { return s.ExplainMachine(ctx, rig.Namespace+"/"+name) }, ok)
 }
 
 func awaitMachineRefusal(ctx context.Context, t *testing.T, s *scene.Scene, name, code string) wire.Explanation {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,7 +109,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/hung", r.Trigger)
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	requester{s.Cluster}.awaitGone(ctx, t, w.Name)
+	ownRequests(s.Cluster).awaitGone(ctx, t, w.Name)
 	assert.False(t, annotated(ctx, t, s, w.Name))
 	requireNotAsked(ctx, t, s, "healthy", "well")
 }
@@ -161,15 +160,18 @@ var (
 
 // requester is a stand-in for the manager of the Cluster API. It makes and deletes
 // FencedRemediation objects as its contract says, with the rights that it has.
-type requester struct {
-	on *rig.ControlPlane
+type requester struct{ provider }
+
+// ownRequests are those of fenced's kind.
+func ownRequests(on *rig.ControlPlane) requester {
+	return requester{provider{on: on, kind: requestResource}}
 }
 
 // newRequester installs the kinds, the documented template, and the rights of the stand-in.
 func newRequester(ctx context.Context, t *testing.T, on *rig.ControlPlane) requester {
 	t.Helper()
 	installRequests(ctx, t, on, grantRequests)
-	return requester{on}
+	return ownRequests(on)
 }
 
 // client is the stand-in's own one.
@@ -211,26 +213,9 @@ func (q requester) ofMachine(ctx context.Context, t *testing.T, name string) {
 		metav1.OwnerReference{APIVersion: m.GetAPIVersion(), Kind: "Machine", Name: name, UID: m.GetUID()})
 }
 
-// get is the request now; nil if it is gone.
-func (q requester) get(ctx context.Context, t *testing.T, name string) *unstructured.Unstructured {
-	t.Helper()
-	obj, err := q.on.Dynamic().Resource(requestResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	require.NoError(t, err)
-	return obj
-}
-
 func (q requester) remove(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, q.client(t).Resource(requestResource).Namespace(rig.Namespace).Delete(ctx, name, metav1.DeleteOptions{}))
-}
-
-// awaitGone waits until the request is gone.
-func (q requester) awaitGone(ctx context.Context, t *testing.T, name string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return q.get(ctx, t, name) == nil }, patience, 50*time.Millisecond, "request %s is gone", name)
 }
 
 func held(obj *unstructured.Unstructured) bool {
@@ -297,7 +282,7 @@ func TestNodeHealthCheckAsksFenced(t *testing.T) {
 	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	assert.Contains(t, r.Trigger, "requested by FencedRemediation "+rig.Namespace+"/hung-")
-	requester{s.Cluster}.awaitGone(ctx, t, obj.GetName())
+	ownRequests(s.Cluster).awaitGone(ctx, t, obj.GetName())
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	requireNotAsked(ctx, t, s, "well", "healthy")

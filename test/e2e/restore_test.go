@@ -216,17 +216,8 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 // refused are repeated, because the daemon may not have seen the cluster yet.
 func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, code string) wire.Explanation {
 	t.Helper()
-	var last wire.Explanation
-	var lastErr error
-	for ctx.Err() == nil {
-		last, lastErr = s.Explain(ctx, node)
-		if lastErr == nil && last.Refused == code {
-			return last
-		}
-		pause(ctx, 200*time.Millisecond)
-	}
-	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v; last error: %v", code, node, last, lastErr)
-	return last
+	return awaitAnswer(ctx, t, "the refusal "+code+" of "+node, func() (wire.Explanation, error) { return s.Explain(ctx, node) },
+		func(x wire.Explanation) bool { return x.Refused == code })
 }
 
 // refuses says whether a gate is closed for a reason.

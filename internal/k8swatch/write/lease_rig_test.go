@@ -2,11 +2,14 @@ package write
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -197,20 +200,18 @@ func TestLeaseThatIsDamaged(t *testing.T) {
 
 // Without the right to it, and without the API, nobody knows who fences.
 func TestLeaseThatCannotBeTaken(t *testing.T) {
-	c := rigtest.Own(t, rig.Options{})
 	ctx := rigtest.Context(t, 3*time.Minute)
-	k := announcerAt(t, c)
-	require.NoError(t, c.Client().RbacV1().Roles(OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
-	a := Announcement{"a", "store", 1}
-	k8stest.Until(t, "it is forbidden", func() bool {
-		binds, foreign, err := k.Announce(ctx, a)
-		return binds == 0 && foreign == "" && apierrors.IsForbidden(err)
-	})
-	c.StopAPIServer()
-	binds, foreign, err := k.Announce(ctx, a)
-	assert.Zero(t, binds)
-	assert.Empty(t, foreign)
-	assert.Error(t, err)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for kubeconfig, is := range map[string]func(error) bool{
+		must.Do(rigtest.Shared(t).Kubeconfig("nobody-in-particular"))(t): apierrors.IsForbidden,
+		k8stest.Kubeconfig(t, gone.URL):                                  func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) },
+	} {
+		binds, foreign, err := NewAnnouncer(serversAt(t, kubeconfig).Work).Announce(ctx, Announcement{"a", "store", 1})
+		assert.Zero(t, binds)
+		assert.Empty(t, foreign)
+		assert.True(t, is(err), "%v", err)
+	}
 }
 
 // Whoever wrote the highest number of changes into a Lease does not keep fenced from taking it.
