@@ -166,11 +166,11 @@ func goesOn(q *policy.Request, r *remediate.Run) bool {
 // the way back, and the host still be off. A run may also come to steps 4 and 5 because its Node
 // registered, before anything has read the host On: it may be off again by then. // I20
 //
-// It is released, too, if its run rests and has never touched the host, or rests with the host On
-// because there is no other attempt: without the request it does not go on.
+// It is released, too, if its run rests and has never touched the host, or rests with the host On, which no outlet
+// switched off, because there is no other attempt: without the request it does not go on.
 func holds(q *policy.Request, r *remediate.Run) bool {
 	back := r.ReadOn() && (r.Step == remediate.RestoreNode || r.Step == remediate.AwaitNode && r.OffLevel == 0)
-	noMore := r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted
+	noMore := r.OffLevel == 0 && (r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted)
 	return r.Open() && !(q.Deleting && (back || r.Step.Idle() && (noMore || !r.TouchedHost())))
 }
 

@@ -91,6 +91,8 @@ func TestOf(t *testing.T) {
 		"too late, and never touched":   {late, policy.Request{}, run(remediate.Aborted), "Failed False False False", false, "RequestTimeout"},
 		"no other attempt, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent, because(reason.Withdrawn)), "Running True Unknown False", false, "Waiting"},
 		"attempts used up, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Held, sent, because(reason.AttemptsExhausted)), "Held True False False", false, "AttemptsExhausted"},
+		"used up by outlets, deleted":   {sick, policy.Request{Deleting: true}, run(remediate.Held, broughtOn, byOutlet, because(reason.AttemptsExhausted)), "Held False False False", true, "AttemptsExhausted"},
+		"no other by outlets, deleted":  {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent, byOutlet, because(reason.Withdrawn)), "Running True Unknown False", true, "Waiting"},
 		"attempts used up, On":          {sick, policy.Request{}, run(remediate.Held, broughtOn, because(reason.AttemptsExhausted)), "Held False False False", true, "AttemptsExhausted"},
 		"waiting untouched, deleted":    {sick, policy.Request{Deleting: true}, run(remediate.Waiting), "Running True Unknown False", false, "Waiting"},
 		"waiting with the host off":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent), "Running True Unknown False", true, "Waiting"},
