@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -222,10 +224,23 @@ func (t *Typed) SelfSubjectAccessReviews() *gentype.Client[*authorizationv1.Self
 
 // LogTo sends to w what client-go logs by itself, as the warnings that an API server adds to
 // its answers. Without it that goes to stderr, whose reader may hold up who logs. w must not
-// block.
+// block. It may be called while client-go logs: its own logger is set once.
 func LogTo(w io.Writer) {
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: withoutTime})))
+	clientLog.to.Store(&w)
+	clientLog.set.Do(func() {
+		klog.SetSlogLogger(slog.New(slog.NewTextHandler(&clientLog, &slog.HandlerOptions{ReplaceAttr: withoutTime})))
+	})
 }
+
+// clientLog is where client-go logs.
+var clientLog logWriter
+
+type logWriter struct {
+	set sync.Once
+	to  atomic.Pointer[io.Writer]
+}
+
+func (l *logWriter) Write(line []byte) (int, error) { return (*l.to.Load()).Write(line) }
 
 // withoutTime leaves the time to the log that a line goes to.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
