@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -115,11 +116,14 @@ func setStage(t testing.TB, more int) stage {
 	for i, w := range s.Workers {
 		st.place(t, w.Name, fmt.Sprintf("zone-%c", 'a'+i%3), fmt.Sprintf("rack-%d", 1+i%6))
 	}
+	s.Worker(blockedNode).Kubelet.Hang()
+	s.Worker(alsoBlocked).Kubelet.Hang()
+	for _, name := range []string{blockedNode, alsoBlocked} { // both, before fenced can fence one of them
+		must.Do(s.Cluster.WaitNode(t.Context(), name, func(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionUnknown }))(t)
+	}
 	must.Do(s.StartDaemon(t.Context()))(t)
 	s.Worker(muteNode).KillBMC()
-	for _, name := range []string{heldNode, blockedNode, alsoBlocked} {
-		s.Worker(name).Kubelet.Hang()
-	}
+	s.Worker(heldNode).Kubelet.Hang()
 	var r scene.Result
 	require.Eventually(t, func() bool { // once the Node is Unknown
 		r = must.Do(s.Fencectl(t.Context(), "fence", heldNode, "--off-only", "--wait", "--yes", "--reason", "the disk fails"))(t)
