@@ -362,3 +362,22 @@ func (w *pinWriter) isNodeOn(s Subject, machine string) bool {
 	n := w.view.Node(s.Node)
 	return n != nil && bmc.UUIDsMatch(n.SystemUUID, machine)
 }
+
+// revoke stores that an enrolment has ended, and emits why. If another goroutine has just written the pin, the error is a conflict, and the next
+// call works on what that has written.
+func (w *pinWriter) revoke(ctx context.Context, p state.Pin, node, why string) error {
+	p.EnrolledBy, p.Revoked, p.At = "", why, time.Now().UTC()
+	if _, err := w.save(ctx, p, false); err != nil {
+		return fmt.Errorf("end the enrolment: %w", err)
+	}
+	w.emit(event.Event{Type: event.Refused, Node: node, Reason: reason.NotEnrolled, Message: why})
+	w.view.Wake()
+	return nil
+}
+
+// revokeChecked is revoke because of a health check. After an error the next health check tries it again.
+func (w *pinWriter) revokeChecked(ctx context.Context, p state.Pin, node, why string) {
+	if err := w.revoke(ctx, p, node, why); err != nil && !isConflict(err) && ctx.Err() == nil {
+		w.emit(event.Event{Type: event.Failed, Node: node, Message: err.Error()})
+	}
+}
