@@ -415,13 +415,13 @@ func (c *Cluster) contradict(ctx context.Context, k Checked, d bmc.Device) {
 }
 
 // Distrust ends the enrolment of a host whose outlets a run has contradicted, so that the next run
-// does not switch them again. It leaves an enrolment that is newer than the contradiction. After an error the enrolment
+// does not switch them again. It leaves an enrolment that is newer than all contradictions. After an error the enrolment
 // may still stand, and the run must not end. // I8
 func (c *Cluster) Distrust(ctx context.Context, r remediate.Run) error {
 	if len(r.Contradicted) == 0 {
 		return nil
 	}
-	at := r.Contradicted[0]
+	at := r.Contradicted[len(r.Contradicted)-1] // the newest
 	p, found := c.hosts.catalog.enrolment(r.Target.Host)
 	if !found || p.At.After(at.Since) {
 		return nil

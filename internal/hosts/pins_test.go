@@ -5,10 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/test/must"
@@ -72,4 +75,38 @@ func TestPinsAreReadSinceTheLastRead(t *testing.T) {
 	require.NoError(t, h.UnreadablePins())
 	load()
 	assert.Len(t, s.after, 3)
+}
+
+// owner leads a cluster with a store.
+type owner struct{ store state.Store }
+
+func (owner) Leads() bool          { return true }
+func (owner) Refuse() error        { return nil }
+func (o owner) Store() state.Store { return o.store }
+
+// A person may enroll again what one power level of a run contradicted, before another level contradicts that, too: no contradiction may be newer
+// than an enrolment that stays. // I8
+func TestEnrolmentEndsByTheNewestContradiction(t *testing.T) {
+	for name, c := range map[string]struct {
+		enrolled time.Duration // after the run began
+		stays    bool
+	}{
+		"before both":  {0, false},
+		"between them": {2 * time.Minute, false},
+		"after both":   {4 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, store := openFreezes(t)
+			began := time.Now().Add(-time.Hour)
+			hosts := &Hosts{catalog: &catalog{index: newIndex(), pins: newPins()}, opt: Options{Emit: func(event.Event) {}}}
+			hosts.catalog.pins.put(must.Do(state.SavePin(t.Context(), store, state.Pin{Host: "c/n", SystemUUID: mine, EnrolledBy: "ada", At: began.Add(c.enrolled)}))(t))
+			cluster := hosts.NewCluster(ClusterOptions{Name: "c", View: oneHost{}, Lead: owner{store}})
+			run := remediate.Run{Target: remediate.Target{Host: "c/n", Node: "n"}, Contradicted: []remediate.Contradiction{
+				{Level: 1, Since: began.Add(time.Minute)}, {Level: 2, Since: began.Add(3 * time.Minute)},
+			}}
+			require.NoError(t, cluster.Distrust(t.Context(), run))
+			_, stays := hosts.catalog.enrolment("c/n")
+			assert.Equal(t, c.stays, stays)
+		})
+	}
 }
