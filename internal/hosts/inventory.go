@@ -327,7 +327,7 @@ func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
 	}
 	if err == nil {
 		next := old
-		next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
+		next.Host, next.Node, next.SystemUUID, next.MachineUID = t.Host, t.Node, t.SystemUUID, pinnedMachine(t.Host, t.MachineUID)
 		next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
 		if moved {
 			next.Serial, next.BMCUUID, next.Reported = "", "", ""

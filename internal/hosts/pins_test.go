@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
@@ -109,4 +111,21 @@ func TestEnrolmentEndsByTheNewestContradiction(t *testing.T) {
 			assert.Equal(t, c.stays, stays)
 		})
 	}
+}
+
+// The name of an entry for a Machine may be used again for another Machine, on another host. What a run has proven about the first says nothing
+// about the second while that has no Node. // I8
+func TestProvenPinIsOfItsMachine(t *testing.T) {
+	_, store := openFreezes(t)
+	hosts := &Hosts{catalog: &catalog{index: newIndex(), pins: newPins()}, opt: Options{Emit: func(event.Event) {}}}
+	c := hosts.NewCluster(ClusterOptions{Name: "c", View: oneHost{}, Lead: owner{store}})
+	h := bmc.Host{Name: bmc.EntryName("c", "ns/m"), Levels: []bmc.Level{{Devices: []bmc.Device{bmcAt("ipmi://192.0.2.1")}}}}
+	target := remediate.Target{Cluster: "c", Namespace: "ns", Machine: "m", MachineUID: "first", Node: "n", NodeUID: "u", SystemUUID: mine}
+	c.FixTarget(&target, h)
+	c.PinProven(t.Context(), remediate.Run{Target: target})
+	reads := bmc.Reading{Identity: bmc.Identity{UUID: mine}}
+	nodeless := remediate.Target{Cluster: "c", Namespace: "ns", Machine: "m", MachineUID: "first"}
+	assert.Equal(t, guard.IdentityMatches, c.Identify(t.Context(), h, 0, reads, nodeless, false))
+	nodeless.MachineUID = "second"
+	assert.Equal(t, guard.IdentityUnproven, c.Identify(t.Context(), h, 0, reads, nodeless, false))
 }
