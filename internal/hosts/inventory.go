@@ -329,8 +329,11 @@ func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
 		next := old
 		next.Host, next.Node, next.SystemUUID, next.MachineUID = t.Host, t.Node, t.SystemUUID, pinnedMachine(t.Host, t.MachineUID)
 		next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
-		if moved {
+		switch {
+		case moved:
 			next.Serial, next.BMCUUID, next.Reported = "", "", ""
+		case contradicts(old.SystemUUID, t.SystemUUID): // it is that of the former board
+			next.Serial = ""
 		}
 		err = c.pins.update(ctx, old, next, time.Now())
 	}

@@ -290,6 +290,9 @@ func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device, old st
 		next = state.Pin{Host: h.Name, Version: old.Version} // nobody has enrolled these devices
 	}
 	next.Contradicted = ""
+	if contradicts(old.SystemUUID, s.SystemUUID) { // it is that of the former board
+		next.Serial = ""
+	}
 	next.Node, next.SystemUUID, next.MachineUID = s.Node, s.SystemUUID, pinnedMachine(h.Name, s.MachineUID)
 	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
 	next.Secret = strings.Join(secretsOf(w.cluster, &h), "\n")

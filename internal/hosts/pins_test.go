@@ -129,3 +129,31 @@ func TestProvenPinIsOfItsMachine(t *testing.T) {
 	nodeless.MachineUID = "second"
 	assert.Equal(t, guard.IdentityUnproven, c.Identify(t.Context(), h, 0, reads, nodeless, false))
 }
+
+// The board of a host was replaced. As long as nothing has read the new serial number, that of the former board must not stay in the pin of the new
+// one: each reading would contradict it, and no health check could correct that. // I8
+func TestPinOfANewBoardHasNoSerialOfTheFormer(t *testing.T) {
+	h := bmc.Host{Name: "c/n", Levels: []bmc.Level{{Devices: []bmc.Device{bmcAt("ipmi://192.0.2.1")}}}}
+	target := remediate.Target{Cluster: "c", Node: "n", NodeUID: "u", SystemUUID: theirs}
+	for name, pin := range map[string]func(t *testing.T, c *Cluster, old state.Pin){
+		"a health check": func(t *testing.T, c *Cluster, old state.Pin) {
+			k := Checked{Subject: Subject{Cluster: "c", Node: "n", SystemUUID: theirs, Host: h}, Reading: bmc.Reading{Identity: bmc.Identity{UUID: theirs}}}
+			require.NoError(t, c.pins.healthy(t.Context(), k, h.Levels[0].Devices[0], old))
+		},
+		"a run": func(t *testing.T, c *Cluster, _ state.Pin) {
+			c.FixTarget(&target, h)
+			c.PinProven(t.Context(), remediate.Run{Target: target})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, store := openFreezes(t)
+			hosts := &Hosts{catalog: &catalog{index: newIndex(), pins: newPins()}, opt: Options{Emit: func(event.Event) {}}}
+			c := hosts.NewCluster(ClusterOptions{Name: "c", View: oneHost{}, Lead: owner{store}})
+			old := must.Do(state.SavePin(t.Context(), store, state.Pin{Host: h.Name, Devices: devicesOf(h), Choice: choiceOf(h), SystemUUID: mine, BMCUUID: mine, Serial: "SN-4711"}))(t)
+			hosts.catalog.pins.put(old)
+			pin(t, c, old)
+			reads := bmc.Reading{Identity: bmc.Identity{UUID: theirs, Serial: "SN-4712"}}
+			assert.Equal(t, guard.IdentityMatches, c.Identify(t.Context(), h, 0, reads, target, false))
+		})
+	}
+}
