@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
@@ -349,6 +351,42 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		}
 		assert.Equal(t, 1, offs, "nothing was to be won by another")
 		assert.Zero(t, w.Isolations())
+	})
+}
+
+// losesAPin is a store that refuses the pin that comes next.
+type losesAPin struct {
+	state.Store
+	next *atomic.Bool
+}
+
+func (l losesAPin) Put(ctx context.Context, r state.Record) (uint64, error) {
+	if r.Kind == state.KindPin && l.next.CompareAndSwap(true, false) {
+		return 0, errors.New("disk full")
+	}
+	return l.Store.Put(ctx, r)
+}
+
+// A run does not end before it is stored that its outlet counts as enrolled no more: nobody would look at the contradiction again, and the next
+// run would cut the power of the same other machine. // I8
+func TestRunEndsOnceItsContradictedEnrolmentHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, levels := withOutlet(w)
+		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
+		w.SetFault(fake.IgnoresOff)
+		var refuse atomic.Bool
+		e, _, stop := start(t, w, losesAPin{store, &refuse}, levels)
+		time.Sleep(time.Second)
+		enroll(t, e)
+		time.Sleep(4 * time.Minute)
+		require.Equal(t, reason.OutletContradicted, only(t, e).Reason)
+		refuse.Store(true)
+		w.SetReady("True")
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Aborted, only(t, e).Step)
+		require.False(t, refuse.Load(), "no pin was saved")
+		stop()
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 	})
 }
 

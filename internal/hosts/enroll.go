@@ -61,7 +61,7 @@ func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) 
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		Secret:     strings.Join(secretsOf(c.opt.Name, &s.Host), "\n"),
-		MachineUID: pinnedMachine(s.Host, s.MachineUID),
+		MachineUID: pinnedMachine(s.Host.Name, s.MachineUID),
 		SystemUUID: machineUUID(s), Class: c.hosts.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	if err := x.readDevices(ctx, c.hosts, s); err != nil {
@@ -271,8 +271,8 @@ func (n *nodeless) reportedFor(ctx context.Context, s Subject) (string, error) {
 
 // pinnedMachine is what a pin of a host records about its Machine. The name of an entry for a
 // Machine may be used again for another Machine, which may be on another host.
-func pinnedMachine(h bmc.Host, machineUID string) string {
-	if bmc.IsMachineEntry(h.Name) {
+func pinnedMachine(host, machineUID string) string {
+	if bmc.IsMachineEntry(host) {
 		return machineUID
 	}
 	return ""

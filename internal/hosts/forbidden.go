@@ -111,7 +111,7 @@ func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) s
 // changed since. // I13
 func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 	t, entries := withNode(c.opt.View, r.Target), *c.hosts.listed.Load() // once: a reload must not come between the questions // I13, I18
-	if why := c.OwnHost(c.opt.View.Node(t.Node), t); why != "" {
+	if why := c.OwnHost(c.opt.View.Node(t.Node), t, t.ReportedUUID); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
 	if why := entryRefused(entries, c.opt.Name, t); why != "" {

@@ -166,3 +166,19 @@ func TestMachineNamesAnotherHostDuringAnEnrolment(t *testing.T) {
 	s := must.Do(c.subjectToEnroll(t.Context(), wire.Order{Node: "n"}))(t)
 	assert.Equal(t, "c/"+s.BareMetalHost, s.Host.Name)
 }
+
+// A run that another instance began may be about a Machine without a Node: then only what its BMC reported says which machine it is. The
+// instance that takes it over may have read no BMC yet, and may be on that very machine. // I13
+func TestRunOfAMachineWithoutANodeIsOnTheOwnHost(t *testing.T) {
+	hosts := &Hosts{catalog: &catalog{index: newIndex(), pins: newPins()}}
+	hosts.own = &ownHost{Own: Own{UUIDs: []string{mine}}, catalog: hosts.catalog}
+	hosts.listed.Store(new(Inventory(content{asked: func() {}})))
+	c := hosts.NewCluster(ClusterOptions{Name: "c", View: oneHost{}})
+	run := remediate.Run{Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: "m", BareMetalHost: "ns/h", ByHardware: true, ReportedUUID: mine}}
+	code, why := c.OffLimits(run)
+	assert.Equal(t, reason.OwnHost, code)
+	assert.Contains(t, why, "the host that this daemon runs on")
+	run.Target.ReportedUUID = theirs
+	code, _ = c.OffLimits(run)
+	assert.Empty(t, code)
+}

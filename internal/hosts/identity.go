@@ -543,6 +543,6 @@ func (c *Cluster) endIfChanged(ctx context.Context, k Checked, d bmc.Device) {
 		why = r.change(got, k.Description.MACs)
 	}
 	if why != "" {
-		c.revoke(ctx, p, k.Subject.Node, fmt.Sprintf("%s reports something else than when it was enrolled: %s; enroll again after checking the device", d, why))
+		c.pins.revokeChecked(ctx, p, k.Subject.Node, fmt.Sprintf("%s reports something else than when it was enrolled: %s; enroll again after checking the device", d, why))
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 )
 
 // Subject is one host of the inventory, as the BMC health check needs it.
@@ -328,10 +327,13 @@ func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
 	}
 	if err == nil {
 		next := old
-		next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
+		next.Host, next.Node, next.SystemUUID, next.MachineUID = t.Host, t.Node, t.SystemUUID, pinnedMachine(t.Host, t.MachineUID)
 		next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
-		if moved {
+		switch {
+		case moved:
 			next.Serial, next.BMCUUID, next.Reported = "", "", ""
+		case contradicts(old.SystemUUID, t.SystemUUID): // it is that of the former board
+			next.Serial = ""
 		}
 		err = c.pins.update(ctx, old, next, time.Now())
 	}
@@ -411,22 +413,23 @@ func (c *Cluster) contradict(ctx context.Context, k Checked, d bmc.Device) {
 	}
 	now := contradiction{at: k.At, lease: lease}
 	if first := offs.add(key, now); now.at.Sub(first.at) >= contradictionAge && now.lease != first.lease {
-		c.revoke(ctx, p, k.Subject.Node, fmt.Sprintf("%s read Off while Node %s was Ready; enroll again after checking the outlet", d, k.Subject.Node))
+		c.pins.revokeChecked(ctx, p, k.Subject.Node, fmt.Sprintf("%s read Off while Node %s was Ready; enroll again after checking the outlet", d, k.Subject.Node))
 	}
 }
 
 // Distrust ends the enrolment of a host whose outlets a run has contradicted, so that the next run
-// does not switch them again. It leaves an enrolment that is newer than the contradiction. // I8
-func (c *Cluster) Distrust(ctx context.Context, r remediate.Run) {
+// does not switch them again. It leaves an enrolment that is newer than all contradictions. After an error the enrolment
+// may still stand, and the run must not end. // I8
+func (c *Cluster) Distrust(ctx context.Context, r remediate.Run) error {
 	if len(r.Contradicted) == 0 {
-		return
+		return nil
 	}
-	at := r.Contradicted[0]
+	at := r.Contradicted[len(r.Contradicted)-1] // the newest
 	p, found := c.hosts.catalog.enrolment(r.Target.Host)
 	if !found || p.At.After(at.Since) {
-		return
+		return nil
 	}
-	c.revoke(ctx, p, r.Target.Node, fmt.Sprintf("power level %d read Off while a lower one read On; enroll again after checking the outlets", at.Level+1))
+	return c.pins.revoke(ctx, p, r.Target.Node, fmt.Sprintf("power level %d read Off while a lower one read On; enroll again after checking the outlets", at.Level+1))
 }
 
 // alive reads, without any cache, whether the Node of a machine is Ready. lease is the
@@ -437,19 +440,4 @@ func (c *Cluster) alive(ctx context.Context, node, systemUUID string) (lease str
 		return "", false
 	}
 	return c.opt.View.Alive(ctx, t, systemUUID)
-}
-
-// revoke stores that an enrolment has ended, and emits why. If another goroutine has just written
-// the pin, revoke does nothing: the next health check tries again.
-func (c *Cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
-	p.EnrolledBy, p.Revoked, p.At = "", why, time.Now().UTC()
-	switch _, err := c.pins.save(ctx, p, false); {
-	case isConflict(err), err != nil && ctx.Err() != nil:
-		return
-	case err != nil:
-		c.emit(event.Event{Type: event.Failed, Node: node, Message: "end the enrolment: " + err.Error()})
-		return
-	}
-	c.emit(event.Event{Type: event.Refused, Node: node, Reason: reason.NotEnrolled, Message: why})
-	c.opt.View.Wake()
 }

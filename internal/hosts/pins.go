@@ -290,7 +290,10 @@ func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device, old st
 		next = state.Pin{Host: h.Name, Version: old.Version} // nobody has enrolled these devices
 	}
 	next.Contradicted = ""
-	next.Node, next.SystemUUID, next.MachineUID = s.Node, s.SystemUUID, pinnedMachine(h, s.MachineUID)
+	if contradicts(old.SystemUUID, s.SystemUUID) { // it is that of the former board
+		next.Serial = ""
+	}
+	next.Node, next.SystemUUID, next.MachineUID = s.Node, s.SystemUUID, pinnedMachine(h.Name, s.MachineUID)
 	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
 	next.Secret = strings.Join(secretsOf(w.cluster, &h), "\n")
 	if class := w.catalog.index.get(h.Name).class(); class != "" {
@@ -361,4 +364,23 @@ func (w *pinWriter) enrolmentHolds(k Checked, p state.Pin) bool {
 func (w *pinWriter) isNodeOn(s Subject, machine string) bool {
 	n := w.view.Node(s.Node)
 	return n != nil && bmc.UUIDsMatch(n.SystemUUID, machine)
+}
+
+// revoke stores that an enrolment has ended, and emits why. If another goroutine has just written the pin, the error is a conflict, and the next
+// call works on what that has written.
+func (w *pinWriter) revoke(ctx context.Context, p state.Pin, node, why string) error {
+	p.EnrolledBy, p.Revoked, p.At = "", why, time.Now().UTC()
+	if _, err := w.save(ctx, p, false); err != nil {
+		return fmt.Errorf("end the enrolment: %w", err)
+	}
+	w.emit(event.Event{Type: event.Refused, Node: node, Reason: reason.NotEnrolled, Message: why})
+	w.view.Wake()
+	return nil
+}
+
+// revokeChecked is revoke because of a health check. After an error the next health check tries it again.
+func (w *pinWriter) revokeChecked(ctx context.Context, p state.Pin, node, why string) {
+	if err := w.revoke(ctx, p, node, why); err != nil && !isConflict(err) && ctx.Err() == nil {
+		w.emit(event.Event{Type: event.Failed, Node: node, Message: err.Error()})
+	}
 }

@@ -124,14 +124,14 @@ func (m *Machine) NamesHost() bool {
 		m.Annotations[HostAnnotation] != ""
 }
 
-// refersTo reports whether a Machine names the host, which may be nil.
+// refersTo reports whether a Machine names the host.
 func (m *Machine) refersTo(h *Host) bool {
-	if h == nil {
-		return false
-	}
 	ref, err := hostRefOf(*m)
 	return err == nil && ref.matches(h)
 }
+
+// mayRunOn reports whether a Machine names the host, which may be nil, or the host names the Machine: HostOf may find the one by the other.
+func (m *Machine) mayRunOn(h *Host) bool { return h != nil && (m.refersTo(h) || m.isConsumerOf(h)) }
 
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or by both.
 type hostRef struct{ namespace, name, uid string }

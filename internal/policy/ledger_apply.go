@@ -365,7 +365,7 @@ func (l *Ledger) setHost(id ObjectID, h *Host) {
 	}
 	if !old.sameConsumer(h) {
 		for _, m := range l.tables.nodeless { // a BareMetalHost shows whose the Node was
-			if m.NodeName != "" && (m.refersTo(old) || m.refersTo(h)) {
+			if m.NodeName != "" && (m.mayRunOn(old) || m.mayRunOn(h)) {
 				l.touchMachine(m.Name)
 				l.touchNode(m.NodeName)
 			}

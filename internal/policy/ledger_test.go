@@ -114,6 +114,11 @@ func TestLedgerCases(t *testing.T) {
 	slow := Condition{"Slow", "True", ledgerEpoch.Add(-9 * time.Minute)}
 	capi := caseCheck(MarkOwners)
 	capi.APIVersion, capi.ClusterName = ClusterAPIV1Beta2, "k"
+	moved := caseMachine("m-0", "gone") // its providerID keeps the UID that its host had in another management cluster
+	moved.APIVersion, moved.ClusterName, moved.ProviderID, moved.Infrastructure = ClusterAPIV1Beta2, "k", "metal3://before", InfrastructureRef{Kind: metal3Kind, Name: "i"}
+	host := &Host{Namespace: "a", Name: "h-0", UID: "after", Online: true, ConsumerRef: "a/i", ConsumerKind: metal3Kind, State: "provisioned"}
+	others := *host
+	others.ConsumerRef = "a/other"
 	gone := func(v any) Change { return Change{ID: put(v).ID} }
 	for name, events := range map[string][]Change{
 		"a request for a Machine":       {put(caseCheck(CreateRequests)), put(failed), put(request), gone(request)},
@@ -123,7 +128,8 @@ func TestLedgerCases(t *testing.T) {
 		"only a refusal":                {put(caseCheck(DeleteMachines)), put(sick), put(caseMachine("m-0", "n-0")), put(orphan)},
 		"only a due": {put(caseCheck(PowerCycleHosts)), put(sick), put(caseMachine("m-0", "n-0")),
 			put(&Lease{RenewTime: ledgerEpoch.Add(-30 * time.Second)}), put(&Lease{RenewTime: ledgerEpoch.Add(-20 * time.Second)})},
-		"only a UID": {put(caseNodeCheck()), put(other), put(&renewed)},
+		"a host that was moved": {put(capi), put(moved), put(host), put(&others), put(host), gone(host)},
+		"only a UID":            {put(caseNodeCheck()), put(other), put(&renewed)},
 		"a reason that changes before anything is due": {put(caseNodeCheck()), put(caseNode("n-0", "Ready", time.Hour, slow)),
 			put(caseNode("n-1", "Slow", 0)), put(caseNode("n-2", "Slow", 5*time.Minute)), put(caseNode("n-3", "Slow", time.Minute))},
 		"the same the other way round": {put(caseNodeCheck()), put(caseNode("n-0", "Ready", time.Hour, slow)),

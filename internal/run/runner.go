@@ -346,10 +346,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 		w.clock.saved = true
 		return true
 	}
-	if next.Step.Ended() {
-		w.r.opt.Hosts.Distrust(context.WithoutCancel(ctx), next) // before the save: nobody looks at a saved end again
-	}
-	saved, err := w.r.opt.Cluster.Save(context.WithoutCancel(ctx), next)
+	saved, err := w.save(context.WithoutCancel(ctx), next)
 	if err != nil {
 		w.emit(event.Event{Type: event.Failed, Message: "save the run: " + err.Error()})
 		if w.ownershipLost = errors.Is(err, state.ErrNotOwner); w.ownershipLost { // I19
@@ -361,6 +358,16 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	w.adopt(ctx, saved)
 	w.clock.saved = true
 	return true
+}
+
+// save saves the record. What the end of a run does to an enrolment comes before that: nobody looks at a saved end again. // I8
+func (w *worker) save(ctx context.Context, next remediate.Run) (remediate.Run, error) {
+	if next.Step.Ended() {
+		if err := w.r.opt.Hosts.Distrust(ctx, next); err != nil {
+			return next, err
+		}
+	}
+	return w.r.opt.Cluster.Save(ctx, next)
 }
 
 // reread reads the run from the store after a save that the store did not confirm: the save may
