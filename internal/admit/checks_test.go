@@ -296,6 +296,32 @@ func TestViewIsCurrentOnceItIsTakenIn(t *testing.T) {
 	})
 }
 
+// After a suspend the view may be proven before the ledger has taken in what changed during it. The clock by which the ledger is old stood
+// still meanwhile. // I16
+func TestViewFromBeforeASuspendIsNotCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watch := &viewed{View{Synced: true}, make(chan struct{}, 1)}
+		f := freshnessOf(watch)
+		suspended := time.Duration(0)
+		f.opt.Awake = func() suspend.Awake { return suspend.StayAwake(func() time.Duration { return suspended }) }
+		f.awake = f.opt.Awake()
+		f.took(time.Now())
+		time.Sleep(time.Second)
+		assert.True(t, f.IsCurrent())
+		suspended = time.Hour
+		assert.False(t, f.IsCurrent(), "the view is from before it")
+		time.Sleep(time.Second)
+		require.True(t, f.View().Synced)
+		assert.False(t, f.IsCurrent(), "the ledger is")
+		watch.changed <- struct{}{}
+		f.renew(watch.now)
+		assert.False(t, f.IsCurrent(), "a change waits")
+		<-watch.changed
+		f.took(time.Now())
+		assert.True(t, f.IsCurrent())
+	})
+}
+
 // TestProblemOfAViewHasItsCode: what is wrong with a view is a sentence and a code; a wrong clock says who is behind, and by how much.
 func TestProblemOfAViewHasItsCode(t *testing.T) {
 	watch := &viewed{}

@@ -138,9 +138,15 @@ func (f *Freshness) View() View {
 
 // IsCurrent reports whether the ledger says what is there now: the view is synced, and what the ledger has taken in of it is not older than
 // guards.viewMaxAge. An older one does not show what somebody has changed since: that a check was deleted, or that a host works under another
-// name. It is asked before the ledger: a view that has just become current may not have been taken in when the ledger answered. // I16
+// name. It is asked before the ledger: a view that has just become current may not have been taken in when the ledger answered. What was taken in
+// before a suspend is as old as that, which no monotonic clock shows. // I16
 func (f *Freshness) IsCurrent() bool {
-	return f.View().Synced && time.Since(f.takenUntil()) <= f.opt.Limits.Now().Guards.ViewMaxAge
+	if !f.View().Synced {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken.After(f.wokeAt) && time.Since(f.taken) <= f.opt.Limits.Now().Guards.ViewMaxAge
 }
 
 // took records until when the ledger has all that was read of the cluster; zero: it must take in changes before it has anything.

@@ -179,7 +179,7 @@ type RequestState struct {
 	// Starting: the start of its run may fail yet, so it is told nothing before that is known.
 	Starting bool
 	// Unproven: it would be told that its target has recovered, and the view may still be that from
-	// before it was made. It is told so only once.
+	// before it was made, or is an old one. It is told so only once. // I16
 	Unproven bool
 	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
 	Stale bool
@@ -192,6 +192,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	if !w.c.model.Objects.Seen() {
 		return nil
 	}
+	current := w.c.view.IsCurrent()
 	requested := w.requested(now)
 	proven := w.provenSince(requested, now)
 	clock, wrong := w.c.view.Clock()
@@ -207,7 +208,8 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		}
 		s := RequestState{
 			Ref: cluster.RefOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.HasOpenRun() && cluster.IsUnsaved(*r),
-			Status: request.Of(q.Requested, r, q.RunOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
+			Status:   request.Of(q.Requested, r, q.RunOver, request.Refusal{}, unknown),
+			Unproven: !q.HasOpenRun() && !request.IsDone(r) && q.Target.Verdict == policy.Healthy && !(current && proven[q.Request.UID]),
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {
 			s.Status = request.Of(q.Requested, r, q.RunOver, w.whyNotStarted(&q.Requested, now), unknown)

@@ -486,6 +486,31 @@ func TestOpenRunWaitsUntilTheViewIsTakenIn(t *testing.T) {
 	})
 }
 
+// The BMC does not answer when the isolated host is to be switched on, and the view grows old: step 6 waits for it. The host is not left off for that:
+// once its time is over, the run goes on at step 3. // I16, I20
+func TestOldViewLeavesNoHostOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ownMachines()
+		l := &lateKind{kind: "Node"}
+		e := running(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Clusters[0].Reprovision = true
+			l.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = l
+		})
+		until(t, e, remediate.PowerOn)
+		w.SetFault(fake.Hangs)
+		l.setLate(true)
+		time.Sleep(30 * time.Minute)
+		require.Equal(t, remediate.Reprovision, only(t, e).Step)
+		require.False(t, w.On())
+		w.SetFault(fake.NoFault)
+		time.Sleep(3 * time.Hour)
+		stands(t, e, remediate.Done)
+		assert.Empty(t, w.Deprovisioned())
+	})
+}
+
 // An order to fence on which nothing was done is not carried out hours later. // I4
 func TestOldOrderIsNotCarriedOut(t *testing.T) {
 	for _, after := range []time.Duration{20 * time.Second, 11 * time.Minute} {

@@ -332,6 +332,41 @@ func TestCheckThatWasHandedOverIsTold(t *testing.T) {
 	}
 }
 
+// The view grows old just after a Node has become Unknown, and does not show that it is Ready again. Nothing says that the time of the check has
+// passed for it: its Machine is not called unhealthy. // I16
+func TestOldViewWritesNoVerdict(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b, l := &board{alive: remediate.Yes}, &lateKind{kind: "Node"}
+		w.SetReady("True")
+		_, _, stop := start(t, w, store, func(o *engine.Options) {
+			calm(w, b)(o)
+			handOver(w)
+			w.changeCheck(func(c *policy.Check) {
+				c.Conditions = []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: 5 * time.Minute}}
+			})
+			l.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = l
+		})
+		time.Sleep(10 * time.Minute)
+		w.SetReady("Unknown")
+		time.Sleep(10 * time.Second)
+		l.setLate(true)
+		w.SetReady("True")
+		time.Sleep(30 * time.Minute)
+		before := b.verdictCalls()
+		l.setLate(false)
+		w.SetReady("True")
+		time.Sleep(10 * time.Minute)
+		stop()
+		assert.Greater(t, b.verdictCalls(), before)
+		for _, r := range b.verdicts {
+			for i := range r.Targets {
+				assert.NotEqual(t, policy.Unhealthy, r.Targets[i].Verdict)
+			}
+		}
+	})
+}
+
 // A check that is created again is another check: nothing was written about it yet.
 func TestStatusOfARecreatedCheckIsWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -392,6 +392,40 @@ func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
 	})
 }
 
+// People pause fenced, and the run of a request is taken back. The Node is Ready, and fails again while the view grows old. Nobody is told by that
+// view that the Node has recovered: the request would never be carried out. // I16
+func TestOldViewAnswersNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &lateKind{kind: "Node"}
+		e := running(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			l.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = l
+		})
+		ask(w, nil)
+		until(t, e, remediate.PowerOff)
+		accepted(t)(e.Pause(t.Context(), byHand))
+		until(t, e, remediate.Aborted)
+		w.Recover()
+		w.SetReady("True")
+		time.Sleep(5 * time.Minute)
+		l.setLate(true)
+		w.Hang()
+		w.SetReady("Unknown")
+		time.Sleep(10 * time.Minute)
+		accepted(t)(e.Resume(t.Context(), byHand))
+		time.Sleep(10 * time.Minute)
+		_, told := asked(w)
+		require.NotEqual(t, request.Succeeded, told.Phase, "nothing is known about the Node of that moment")
+		l.setLate(false)
+		w.SetReady("Unknown")
+		time.Sleep(30 * time.Minute)
+		_, told = asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		assert.Len(t, e.Runs("c"), 2)
+	})
+}
+
 // A clock that is ahead ends no request, whose end would be for ever: the time in which its run must have begun is
 // over by a clock that agrees with the API server's. // I16, I22
 func TestClockThatIsAheadEndsNoRequest(t *testing.T) {

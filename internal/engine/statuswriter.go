@@ -91,6 +91,9 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		clear(w.written) // somebody else writes meanwhile
 		return time.Time{}
 	}
+	if !w.c.view.IsCurrent() { // time alone makes a Node of an old view unhealthy, and its owner would rather delete that Machine // I16
+		return now.Add(controllerFresh)
+	}
 	found, _ := w.c.model.Objects.Counters()
 	w.forget(found)
 	for i := range found {

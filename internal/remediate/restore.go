@@ -139,7 +139,9 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		at = stageDeletingMachine
 	}
 	found := interlockAt(at, r, s)
-	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && isTargetMachine(r.Target, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
+	booted := !deleteOnly && registeredSinceIsolation(r, s.Node) && isTargetMachine(r.Target, s.Node) && s.Node.BootID != r.Target.BootID && !s.Node.Deleting
+	nodeIsBack := booted && s.Node.Ready == Yes
+	comesUp := booted && r.Reason == reason.PowerOnFailed && r.NewNodeUID != s.Node.UID && s.Power.State != bmc.Off // step 5 has not had this Node yet // L1
 	switch {
 	case anyOnPending(r):
 		return stop(r, reason.OutletContradicted, onPendingNote, now)
@@ -152,6 +154,9 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case nodeIsBack && !readyMayBeOld(r, s, now): // a working host is never erased
 		r.OnSeen, r.Reason, r.Note = now, "", ""
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
+	case comesUp: // nor one that has the time of step 4 yet: it was switched on, though nobody read that // I14
+		r.OnSeen, r.Reason, r.Note = now, "", ""
+		return enter(r, AwaitNode, "the host has booted after all", now)
 	case !deleteOnly && registeredWithoutReboot(r, s.Node): // from step 3, if the BMC does not answer any more
 		return holdFalseOff(r, neverOffNote, now)
 	case found.ends():

@@ -86,6 +86,10 @@ func TestReprovision(t *testing.T) {
 	backAtOff := func(_ *Run, s *Observation) {
 		s.Node, s.Power.State = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}, bmc.Off
 	}
+	comesUp := func(r *Run, s *Observation) {
+		r.Reason, r.NewNodeUID, s.Node = reason.PowerOnFailed, "", Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: No}
+		s.Power, s.PowerError = bmc.Reading{}, bmc.KindUnreachable
+	}
 	play(t, []scene{
 		{"the Machine is deleted", Reprovision, sec, nil, Reprovision, DeleteTargetMachine, ""},
 		{"gone: the end", Reprovision, sec, func(r *Run, s *Observation) { s.Machine = Machine{Exists: No} }, Reprovisioned, Nothing, ""},
@@ -118,6 +122,19 @@ func TestReprovision(t *testing.T) {
 		{"the Node is Ready after all: restored", Reprovision, sec, func(r *Run, s *Observation) {
 			s.Node, r.Reason = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}, "AttemptsExhausted"
 		}, AwaitNode, Nothing, ""},
+		{"it was not read On, but has booted: the time of step 4", Reprovision, sec, comesUp, AwaitNode, Nothing, ""},
+		{"the tainted Node has booted", Reprovision, sec, func(r *Run, s *Observation) {
+			comesUp(r, s)
+			r.Isolation, s.Node.UID = IsolateTaint, "u1"
+		}, AwaitNode, Nothing, ""},
+		{"step 5 has waited for that Node before", Reprovision, sec, func(r *Run, s *Observation) {
+			comesUp(r, s)
+			r.NewNodeUID = "u2"
+		}, Reprovision, DeleteTargetMachine, "PowerOnFailed"},
+		{"it has booted, and is Off again", Reprovision, sec, func(r *Run, s *Observation) {
+			comesUp(r, s)
+			s.Power.State = bmc.Off
+		}, Reprovision, DeleteTargetMachine, "PowerOnFailed"},
 		{"the Node registered again without a reboot: its host was never off", Reprovision, sec, func(_ *Run, s *Observation) {
 			s.Node = Node{Exists: Yes, UID: "u2", BootID: "b1", SystemUUID: "s", Ready: No}
 		}, Held, Nothing, "FalseOff"},

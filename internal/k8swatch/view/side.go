@@ -220,7 +220,8 @@ func (c *Cache) served(resource string) schema.GroupVersionResource {
 }
 
 // NotOlder returns the options of a list that is at least as new as the view of a
-// kind on an API server; without a view, the newest.
+// kind on an API server; without a view, or if the view was not proven for a minute, the newest: what keeps the
+// watch back, the API server's cache, keeps such a list back, too. // I22
 func (c *Cache) NotOlder(at *client.Server, kind, group, namespace string) metav1.ListOptions {
 	o := metav1.ListOptions{Limit: client.PageSize}
 	s := c.work
@@ -229,6 +230,9 @@ func (c *Cache) NotOlder(at *client.Server, kind, group, namespace string) metav
 	}
 	for _, st := range s.watched() {
 		if st.Kind == kind && st.Group == group && (st.namespace == "" || st.namespace == namespace) {
+			if proven, _ := st.state(); time.Since(proven) > outageAfter {
+				continue
+			}
 			if v := st.version(); v > 0 {
 				o.ResourceVersion, o.ResourceVersionMatch = strconv.FormatUint(v, 10), metav1.ResourceVersionMatchNotOlderThan
 			}

@@ -376,11 +376,13 @@ func BenchmarkNodeKept(b *testing.B) {
 
 // TestListIsNotBehindTheView: what the view has seen, a list of rivals has seen.
 func TestListIsNotBehindTheView(t *testing.T) {
+	now := time.Now()
 	s := &side{Server: &client.Server{}, stores: []*store{
-		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "a.io"}, namespace: "ns"}, reached: 7},
-		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "b.io"}}, reached: 8},
-		{source: source{Resource: client.Resource{Kind: "Machine", Group: "a.io"}}, reached: 9},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "a.io"}, namespace: "ns"}, synced: true, proven: now, reached: 7},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "b.io"}}, synced: true, proven: now, reached: 8},
+		{source: source{Resource: client.Resource{Kind: "Machine", Group: "a.io"}}, synced: true, proven: now, reached: 9},
 		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "c.io"}}},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "d.io"}}, synced: true, proven: now.Add(-61 * time.Second), reached: 10},
 	}}
 	c := &Cache{work: s, manage: s}
 	o := c.NotOlder(s.Server, "MachineHealthCheck", "a.io", "ns")
@@ -389,6 +391,7 @@ func TestListIsNotBehindTheView(t *testing.T) {
 	assert.Equal(t, "8", c.NotOlder(s.Server, "MachineHealthCheck", "b.io", "ns").ResourceVersion, "a store of all namespaces")
 	assert.Empty(t, c.NotOlder(s.Server, "MachineHealthCheck", "a.io", "other").ResourceVersion, "nothing is known of it: as new as can be")
 	assert.Empty(t, c.NotOlder(s.Server, "MachineHealthCheck", "c.io", "ns").ResourceVersion, "there is no view yet")
+	assert.Empty(t, c.NotOlder(s.Server, "MachineHealthCheck", "d.io", "ns").ResourceVersion, "the watch stands still, and so may the API server's cache")
 }
 
 // An OpenShift Machine is of the cluster itself; a host of the same name may be on
