@@ -357,11 +357,11 @@ func (s *store) recordNotInstalled(asked time.Time) {
 	if asked.After(s.proven) {
 		s.proven = asked
 	}
+	if news {
+		s.notifyChange() // before anybody can see that it is proven // I16
+	}
 	s.mu.Unlock()
 	s.absence.begin()
-	if news {
-		s.notifyChange()
-	}
 	s.notifyProgress()
 }
 

@@ -261,10 +261,10 @@ func (s *store) Replace(list []any, version string) error {
 	s.synced, s.reached = true, at
 	s.updateProven()
 	s.endStream()
-	s.mu.Unlock()
 	if news {
-		s.notifyChange()
+		s.notifyChange() // before anybody can see that it is proven // I16
 	}
+	s.mu.Unlock()
 	s.notifyProgress()
 	live.Signal(s.side.listed)
 	return nil
