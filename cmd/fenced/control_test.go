@@ -515,8 +515,7 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	}, e)
 }
 
-// A look at the BMCs of a Node that nobody knows is no look, but an order that was refused; a log level that is set already is an
-// order all the same. // I24
+// A look at BMCs is on record before it begins, and that it was refused, too; a log level that is set already is an order all the same. // I24
 func TestOrdersWithoutAnEffectAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	a, _ := openedAuditor(t, path)
@@ -538,7 +537,7 @@ func TestOrdersWithoutAnEffectAreAudited(t *testing.T) {
 			got = append(got, e.Message)
 		}
 	}
-	assert.Equal(t, []string{`refused: bmc/test by ada: no cluster "nosuch" is configured`, "log-level by ada: it is info already"}, got)
+	assert.Equal(t, []string{"ada tests the BMCs of n-1", `refused: bmc/test by ada: no cluster "nosuch" is configured`, "log-level by ada: it is info already"}, got)
 }
 
 // Who looks at warnings sees all that keeps a node from being remediated, and nothing of a
