@@ -62,7 +62,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return command(r, ReleasePowerLock, idlePoll, now)
 	case r.Level != s.Level: // the next look asks that level
 		return r, Nothing, poll
-	case before && r.Intervened && needsOn(r, s) && s.Identity != No && !leftToOther(r):
+	case before && r.Intervened && needsOn(r, s) && s.Identity != No && !leftToOther(r) && !leftToNext(r, s):
 		return command(r, SendOn, idleOnEvery(r, s, now), now)
 	case before && overAtRest(r, s, now):
 		return endAtRest(r, s, now)
@@ -70,6 +70,12 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return finishHealthy(r, s, now)
 	}
 	return r, Nothing, idlePoll
+}
+
+// leftToNext says whether somebody who waited for fenced may work on the host by now: the record shows that it is On, and
+// nobody asks for the run, or another remediator is at work. If such a host reads Off later, it may be off because of them. // I22
+func leftToNext(r Run, s Observation) bool {
+	return r.Settled() && (s.Withdrawn != No || s.Contested != No)
 }
 
 // finishHealthy ends an idle run whose host works. If fenced has cut its power on the way, what stopped the run is not

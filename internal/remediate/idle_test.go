@@ -423,6 +423,32 @@ func TestIdleRunThatMayHaveIsolatedWaitsForItsNode(t *testing.T) {
 	})
 }
 
+// A run whose record shows that its host came back On may have been answered as over. If the host reads Off later, the
+// next remediator may have switched it off. // I20, I22
+func TestHostThatIsLeftToTheNextIsNotSwitchedOn(t *testing.T) {
+	back := []Visit{{Step: PowerOff}, {Step: DeleteNode}, {Step: PowerOn}, {Step: AwaitNode}, {Step: PowerOff, Note: leftFor(reason.Withdrawn, "why")},
+		{Step: PowerOn, Note: leftFor(reason.Withdrawn, "why")}, {Step: Waiting}}
+	for name, c := range map[string]struct {
+		visits               []Visit
+		withdrawn, contested Answer
+		want                 Action
+	}{
+		"nobody asks for it":                   {back, Yes, No, Nothing},
+		"whether anybody asks is not known":    {back, CannotTell, No, Nothing},
+		"another remediator is at work":        {back, No, Yes, Nothing},
+		"whether one is at work is not known":  {back, No, CannotTell, Nothing},
+		"it is asked for, and nobody else":     {back, No, No, SendOn},
+		"nobody asks, and it was never On yet": {nil, Yes, No, SendOn},
+	} {
+		r, s := begin(Waiting, minute)
+		r.Attempt, r.Intervened, r.Reason, r.Steps = 2, true, reason.Withdrawn, c.visits
+		r.Limits.RetryInterval, r.Wait = 5*minute, &Wait{Since: ago(minute), Code: r.Reason, Count: 1}
+		s.Power.State, s.Withdrawn, s.WithdrawnWhy, s.Contested = bmc.Off, c.withdrawn, "the check is gone", c.contested
+		_, action, _ := Next(r, s, noon)
+		assert.Equal(t, c.want, action, name)
+	}
+}
+
 // Whoever asked was told that nothing more is switched: not to know whether somebody asks again is no reason to
 // go on. // I22
 func TestRunThatWasGivenUpGoesOnOnlyForSomebody(t *testing.T) {

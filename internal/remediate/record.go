@@ -102,7 +102,7 @@ func (r Run) Settled() bool {
 		return false
 	}
 	untouched := !r.TouchedHost() && r.OffLevel == 0
-	return untouched || !r.HealthySince.IsZero() || r.ReadOn()
+	return untouched || r.ReadOn()
 }
 
 // ReadOn says whether the journal shows that step 3 read the host On, and that it was neither

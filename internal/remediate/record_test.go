@@ -130,7 +130,7 @@ func TestSettled(t *testing.T) {
 		"Held, never touched":               {Run{Step: Held, Attempt: 1}, true},
 		"Held after an Off":                 {Run{Step: Held, Attempt: 1, Intervened: true, Steps: through(PowerOff, Held)}, false},
 		"Held after an Off, abandoned":      {Run{Step: Held, Attempt: 1, Intervened: true, Steps: through(PowerOff, PowerOn, Held)}, false},
-		"Held after an Off, and healthy":    {Run{Step: Held, Attempt: 1, Intervened: true, HealthySince: noon}, true},
+		"Held after an Off, and healthy":    {Run{Step: Held, Attempt: 1, Intervened: true, HealthySince: noon}, false}, // until it ends, it sends On again to what reads Off
 		"Held, left off on purpose":         {Run{Step: Held, Attempt: 1, Isolated: noon, LeaveOff: true, Steps: through(PowerOff, DeleteNode, Held)}, false},
 		"Held, and the Node did not return": {with(isolated, func(r *Run) { r.Step, r.Reason, r.Wait = Held, reason.AttemptsExhausted, nil }), true},
 		"Held, only its outlets read On":    {with(isolated, func(r *Run) { r.Step, r.Steps = Held, skipped(AwaitNode, Held) }), false},
