@@ -205,8 +205,16 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe) run.Fresh {
 	fresh.Observation.MachineMetal = ps.opt.Hosts.BareMetalHostOf(fresh.Machine)
 	p.draft.Target.ClusterUID = cmp.Or(p.draft.Target.ClusterUID, fresh.Observation.ClusterUID)
 	p.draft.Target.ManagementUID = cmp.Or(p.draft.Target.ManagementUID, fresh.Observation.ManagementUID)
-	if p.replaced = remediate.TargetReplaced(p.draft, fresh.Observation); p.draft.Target.ClusterUID == "" {
-		p.replaced = "cannot read which cluster answers"
+	p.replaced = remediate.TargetReplaced(p.draft, fresh.Observation)
+	unread := "" // else the record could not tell that a kubeconfig leads to another cluster // I27
+	switch t := &p.draft.Target; {
+	case t.ClusterUID == "":
+		unread = "cluster"
+	case t.ManagementUID == "" && ps.opt.Model.Options.Rules.ManagementApart:
+		unread = "management cluster"
+	}
+	if unread != "" {
+		p.replaced = "cannot read which " + unread + " answers"
 		if fresh.Err != nil {
 			p.replaced += ": " + fresh.Err.Error()
 		}

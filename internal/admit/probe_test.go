@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func (k *slowKube) Look(context.Context, remediate.Run, [][]byte) (f run.Fresh) 
 func TestFewCandidatesLookAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := &slowKube{}
-		ps := newProbes(Options{Kube: kube}, func() {})
+		ps := newProbes(Options{Kube: kube, Model: &cluster.Model{}}, func() {})
 		var g sync.WaitGroup
 		var mu sync.Mutex
 		byTime := map[time.Duration]int{}
@@ -73,7 +74,7 @@ func TestFewCandidatesLookAtOnce(t *testing.T) {
 // A candidate that has looked at nothing passes no gate, and leaves its place to others.
 func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newProbes(Options{Kube: &slowKube{}}, func() {})
+		ps := newProbes(Options{Kube: &slowKube{}, Model: &cluster.Model{}}, func() {})
 		require.NoError(t, ps.looks.Acquire(t.Context(), looksAtOnce))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -83,6 +84,37 @@ func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 		ps.looks.Release(1)
 		assert.Empty(t, ps.probe(t.Context(), remediate.Run{Strategy: remediate.DeleteMachine}, nil).contested)
 	})
+}
+
+// answeringKube answers a look.
+type answeringKube struct {
+	run.Kube
+	seen remediate.Observation
+}
+
+func (k answeringKube) Look(context.Context, remediate.Run, [][]byte) run.Fresh {
+	return run.Fresh{Observation: k.seen, Err: errors.New("timeout")}
+}
+
+// A run names the clusters in which it begins, also a separate management cluster: a record without that one would end when a kubeconfig
+// leads to another cluster, which has no such Machine. // I27
+func TestNoRunBeginsInAnUnknownCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		apart        bool
+		work, manage string
+		wants        string
+	}{
+		"one cluster":                    {false, "w", "", ""},
+		"one cluster, unread":            {false, "", "", "cannot read which cluster answers: timeout"},
+		"two":                            {true, "w", "m", ""},
+		"the management cluster, unread": {true, "w", "", "cannot read which management cluster answers: timeout"},
+	} {
+		ps := newProbes(Options{Model: &cluster.Model{Options: cluster.Options{Rules: policy.Rules{ManagementApart: c.apart}}},
+			Kube: answeringKube{seen: remediate.Observation{Contested: remediate.No, ClusterUID: c.work, ManagementUID: c.manage}}}, func() {})
+		p := ps.probe(t.Context(), remediate.Run{Strategy: remediate.DeleteMachine}, nil)
+		assert.Equal(t, c.wants, p.replaced, name)
+		assert.Equal(t, []string{c.work, c.manage}, []string{p.draft.Target.ClusterUID, p.draft.Target.ManagementUID}, name)
+	}
 }
 
 // If only the fresh objects show that the host is a control-plane host, its run gets the

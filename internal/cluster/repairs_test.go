@@ -594,3 +594,27 @@ func TestCheckInARenamedFileIsTheSame(t *testing.T) {
 	withdrawn, _ = b.Objects.Withdrawn(r)
 	assert.Equal(t, remediate.Yes, withdrawn, "one of the cluster is another")
 }
+
+// Others are asked for a limited number of checks. Whoever may write checks in a namespace takes the places of no other: those of
+// administrators come first, then those of namespaces in turn, of which the ones that clusters[] names come first. // I18
+func TestChecksOfANamespaceTakeThePlacesOfNoOther(t *testing.T) {
+	b := New(Options{Name: "c", Limits: NewLimits(manyLimits(), remediate.Limits{}), Rules: policy.Rules{Namespaces: []string{"ns"}}}, time.Now())
+	all := intstr.FromString("100%")
+	handed := func(apiVersion, kind, namespace, name string) {
+		check := policy.Check{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, Source: "cluster", Selector: labels.Everything(), MaxUnhealthy: &all,
+			SelectsNodes: namespace == "", Strategy: policy.CreateRequests, Template: &reboot, Evaluator: "here", Paused: namespace != ""}
+		b.Objects.ledger.Apply(time.Now(), policy.Change{ID: checkObject(&check), Value: &check})
+	}
+	for i := range 60 {
+		handed(policy.OpenShiftMachineAPI, policy.MachineHealthCheckKind, "aa", fmt.Sprint("a", 10+i))
+	}
+	for _, namespace := range []string{"ns", "zz"} {
+		handed(policy.OpenShiftMachineAPI, policy.MachineHealthCheckKind, namespace, "workers")
+	}
+	handed(policy.Medik8sAPI, policy.NodeHealthCheckKind, "", "workers")
+	var first []string
+	for _, check := range b.Makers()[:5] {
+		first = append(first, check.Key())
+	}
+	assert.Equal(t, []string{"workers", "ns/workers", "aa/a10", "zz/workers", "aa/a11"}, first)
+}

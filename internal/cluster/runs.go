@@ -523,8 +523,33 @@ func (c *Model) RepairTarget(asked policy.Asked, now time.Time) (t policy.AskedT
 	return t, true
 }
 
-// Makers lists the checks by which fenced asks other remediators.
-func (o *Objects) Makers() (list []policy.Check) {
+// Makers lists the checks by which fenced asks other remediators, in the order in which they get one of a limited number of places:
+// those of administrators, then those of namespaces in turn, of which the ones that clusters[] names come first. Whoever may write checks in
+// one namespace takes the places of no other. // I18
+func (c *Model) Makers() (list []policy.Check) {
+	type place struct{ rank, turn int }
+	list = c.Objects.makers()
+	places, taken := make(map[policy.CheckID]place, len(list)), map[string]int{}
+	for i := range list {
+		check, at := &list[i], place{}
+		if namespace := check.APIVersion + " " + check.Namespace; !check.Administrators() {
+			at = place{2, taken[namespace]}
+			taken[namespace]++
+			if c.Options.Rules.TrustsChecks(check.APIVersion, check.Namespace) {
+				at.rank = 1
+			}
+		}
+		places[check.ID()] = at
+	}
+	slices.SortStableFunc(list, func(a, b policy.Check) int {
+		x, y := places[a.ID()], places[b.ID()]
+		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.turn, y.turn))
+	})
+	return list
+}
+
+// makers are these checks by name.
+func (o *Objects) makers() (list []policy.Check) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range o.ledger.Counters() {

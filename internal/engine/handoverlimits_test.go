@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
@@ -93,6 +97,49 @@ func TestRequestsAreInFlight(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			require.Len(t, others(w), 1, "%s", name)
 			assert.NotEqual(t, "m-1", others(w)[0].Name, "the place is free")
+		})
+	}
+}
+
+// refusedNames are objects of which none can be made for the Machines of a name.
+type refusedNames struct {
+	escalate.Objects
+	prefix string
+	why    error
+}
+
+func (r refusedNames) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (request.Draft, error) {
+	if strings.HasPrefix(t.Machine, r.prefix) {
+		return request.Draft{}, r.why
+	}
+	return r.Objects.Prepare(ctx, check, t, from, controlPlane)
+}
+
+// However many requests cannot be made, and are tried again and again, the one for another target is made. // L1
+func TestRequestsThatFailKeepNoOtherFromBeingMade(t *testing.T) {
+	const failing = 25                                             // more than one round writes
+	name := func(i int) string { return fmt.Sprintf("a-%02d", i) } // before m-1, by which asks are sorted
+	for _, why := range []error{errors.New("exceeded quota"), &reason.Refusal{Reason: reason.Contested, Message: "somebody else is at work"}} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			for i := range failing {
+				w.addHost(name(i), name(i), fmt.Sprintf("4c4c4544-0042-3510-8054-b4c04f4d41%02d", i))
+			}
+			for i := range 2 * failing { // else a zone of which most is down lets nothing begin
+				w.addHost(fmt.Sprint("well-", i), fmt.Sprint("well-", i), fmt.Sprintf("4c4c4544-0042-3510-8054-b4c04f4d42%02d", i))
+			}
+			change := handingOver(w)
+			running(t, w, store, func(o *engine.Options) {
+				change(o)
+				askedBy(o, func(made escalate.Objects) escalate.Objects { return refusedNames{made, "a-", why} })
+			})
+			w.Do(func(s *fake.State) {
+				for i := range failing {
+					s.Host(name(i)).Hang(time.Time{})
+					s.SetReady(name(i), "Unknown")
+				}
+			})
+			awaitAsked(t, w, why.Error(), func() bool { return len(others(w)) == 1 })
+			assert.Equal(t, "m-1", others(w)[0].Name)
 		})
 	}
 }

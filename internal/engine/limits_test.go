@@ -346,6 +346,23 @@ func TestSlotsAreCorrectedAtTheStart(t *testing.T) {
 	})
 }
 
+// A cluster that left the configuration before it had freed the slot of its last run takes no place from the others for ever. What is not known
+// to have ended keeps its slot: it may be another instance's. // I11
+func TestSlotOfAClusterThatIsGoneIsFreed(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		must.Do(state.SaveRun(t.Context(), store, remediate.Run{ID: "ended", Step: remediate.Done, Target: remediate.Target{Cluster: "gone", Node: "n"}, Started: time.Now(), Ended: time.Now()}))(t)
+		for _, run := range []string{"ended", "theirs"} {
+			must.Do(statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: "gone", Run: run}))(t)
+		}
+		f := newFleet("a", 4, "")
+		f.fail(1)
+		e, _, _ := fleets{f}.guard(t, store, func(o *engine.Options) { o.Guards.MaxInFlightTotal = 2 })
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, e.Runs("a"), 1)
+		assert.Equal(t, []string{"theirs"}, slotsOf(t, store))
+	})
+}
+
 // Another instance may take the last slot after the gate was evaluated: the store decides. The audit log has no start of a run that then does not
 // begin: nothing would ever end it there. // I11, I24
 func TestLastSlotIsTakenInTheStore(t *testing.T) {

@@ -236,6 +236,9 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	for _, r := range aside {
 		known[r.ID] = true
 	}
+	if err == nil {
+		err = freeSlots(ctx, store, func(run string) bool { return known[run] && !open[run] })
+	}
 	if err == nil { // a run that cannot be read may be open
 		_, err = state.PruneBackups(ctx, store, now.Add(-keepBackups), func(run string) bool { return open[run] })
 	}
@@ -255,6 +258,19 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "prune old records: " + err.Error()})
 	}
 	return true
+}
+
+// freeSlots frees the slots of runs that have ended. Each cluster does that for its own, and may have left the configuration before. // I11
+func freeSlots(ctx context.Context, store state.Store, hasEnded func(run string) bool) error {
+	slots, _ := state.LoadSlots(ctx, store) // a slot that cannot be read is told by who takes or frees one
+	var ended []string
+	for _, s := range slots {
+		if hasEnded(s.Run) {
+			ended = append(ended, s.Run)
+		}
+	}
+	_, err := state.FreeSlots(ctx, store, ended)
+	return err
 }
 
 // asideShown is how many records that were set aside an event names, in maxAsideText bytes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
@@ -116,13 +117,22 @@ func (w *writer) round(ctx context.Context, reads bool) {
 		w.followAll(ctx)
 		w.lockAll(ctx)
 	}
-	for i, o := range w.c.asks(time.Now()) {
+	for i, o := range w.inTurn(w.c.asks(time.Now())) {
 		if i == maxRequests || ctx.Err() != nil {
 			return
 		}
-		key := o.Check.Mark() + "|" + cluster.SubjectOf(o.Draft.Target)
-		w.try(ctx, key, o.Draft.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o.Candidate) })
+		w.try(ctx, nameOf(o), o.Draft.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o.Candidate) })
 	}
+}
+
+// nameOf is what an ask is in writer.failed.
+func nameOf(o ask) string { return o.Check.Mark() + "|" + cluster.SubjectOf(o.Draft.Target) }
+
+// inTurn sorts asks: those that have not failed before those that have, and of these the one first that has waited longest. However many
+// fail again and again, they keep no other one waiting. // L1
+func (w *writer) inTurn(list []ask) []ask {
+	slices.SortStableFunc(list, func(a, b ask) int { return w.failed[nameOf(a)].Next.Compare(w.failed[nameOf(b)].Next) })
+	return list
 }
 
 // try does one step. After an error it is tried again later; it is told once, and by explain.

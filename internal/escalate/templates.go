@@ -41,7 +41,7 @@ func (w *templateWatch) run(ctx context.Context) error {
 // look looks for the templates of all checks whose requests fenced makes. Each answer counts at once.
 // What cannot be read keeps its last answer.
 func (w *templateWatch) look(ctx context.Context) {
-	makers, known := w.c.opt.Model.Objects.Makers(), map[string]bool{}
+	makers, known := w.c.opt.Model.Makers(), map[string]bool{}
 	silent := map[kindOfTemplate]bool{}
 	for i, check := range makers {
 		if ctx.Err() != nil || !w.c.opt.Lead.Leads() {

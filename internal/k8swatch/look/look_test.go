@@ -211,6 +211,31 @@ func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
 	}
 }
 
+// A BareMetalHost whose kind was deleted from the cluster is gone, with the power lock on it: else a run that is isolated would wait for
+// that lock for ever, and never restore its Node. An API server that does not say so says nothing. // L1
+func TestHostOfAKindThatIsGoneIsGone(t *testing.T) {
+	for groups, gone := range map[string]bool{`[]`: true, `[{"name":"` + client.HostGroup + `"}]`: false, ``: false} {
+		r := served(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/apis" || groups == "" {
+				http.NotFound(w, r) // as an API server answers for a path of no kind
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":`+groups+`}`)
+		})
+		l := &looker{r: r, manage: r.Servers.Manage.API(), run: remediate.Run{Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", BareMetalHost: "ns/h"}}}
+		err := l.host(t.Context())
+		if !gone {
+			require.ErrorContains(t, err, "read BareMetalHost ns/h", groups)
+			assert.Equal(t, remediate.CannotTell, l.look.Seen.PowerLock, groups)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, remediate.No, l.look.Seen.PowerLock)
+		assert.Contains(t, l.look.Seen.PowerForbidden, "does not exist any more")
+	}
+}
+
 // Without a Node, only the consumerRef says that a host is the Machine's. // I8
 func TestHostOfAMachineWithoutANodeNamesIt(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -87,7 +87,7 @@ func (l *looker) host(ctx context.Context) error {
 		return nil
 	}
 	h, err := bareMetalHost(ctx, l.manage, key)
-	if _, name, _ := strings.Cut(key, "/"); client.IsGone(err, name) {
+	if _, name, _ := strings.Cut(key, "/"); client.IsGone(err, name) || client.MayBeUnserved(err) && l.r.Servers.Manage.IsNotServed(ctx, hostKind) { // the latter: its CRD was deleted // L1
 		l.look.Seen.PowerLock, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
 		return nil
 	}
@@ -105,6 +105,9 @@ func (l *looker) host(ctx context.Context) error {
 	l.external = h.ExternallyProvisioned
 	return nil
 }
+
+// hostKind is that of BareMetalHosts.
+var hostKind = client.Resource{Kind: "BareMetalHost", Group: client.HostGroup, Plural: client.HostGVR.Resource, Versions: []string{client.HostGVR.Version}}
 
 // powerOwner determines whether the owner of the host's power lets us switch it off.
 func (l *looker) powerOwner() {

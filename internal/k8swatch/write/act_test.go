@@ -285,6 +285,29 @@ func TestVerdictThatWouldDeleteTheMachine(t *testing.T) {
 	}
 }
 
+// A core provider from before v1beta2 keeps only the old list of a Machine that was handed to its owner: there that list says so, or the run
+// would hand the Machine over again and again, and never be done. // I14, L1
+func TestMarkedWhereOnlyTheOldListIsKept(t *testing.T) {
+	condition := func(kind, status string) map[string]any { return map[string]any{"type": kind, "status": status} }
+	both := []any{condition("HealthCheckSucceeded", "False"), condition("OwnerRemediated", "False")}
+	for name, c := range map[string]struct {
+		version string
+		status  map[string]any
+		marked  bool
+	}{
+		"only old of v1beta1":      {"v1beta1", map[string]any{"conditions": both}, true},
+		"only half of it":          {"v1beta1", map[string]any{"conditions": both[1:]}, false},
+		"old, and the owner began": {"v1beta1", map[string]any{"conditions": both, "v1beta2": map[string]any{"conditions": []any{condition("OwnerRemediated", "True")}}}, false},
+		"standard of v1beta1":      {"v1beta1", map[string]any{"v1beta2": map[string]any{"conditions": both}}, true},
+		"standard":                 {"v1beta2", map[string]any{"conditions": both}, true},
+		"what v1beta2 ignores":     {"v1beta2", map[string]any{"deprecated": map[string]any{"v1beta1": map[string]any{"conditions": both}}}, false},
+		"none":                     {"v1beta1", map[string]any{}, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.x-k8s.io/" + c.version, "kind": "Machine", "status": c.status}}
+		assert.Equal(t, c.marked, IsMarked(u), name)
+	}
+}
+
 // What a kernel has not delivered when an isolation is given up must not be delivered later: when a partition heals, the host may be on again.
 // Its connection ends at once and by a reset, so that nothing of it is repeated; over HTTP/2 also that which others share. So it does if only one
 // of many writes has no answer. // I1

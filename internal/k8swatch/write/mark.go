@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -27,11 +29,16 @@ const (
 	judgedUnhealthy = "FencedJudgedUnhealthy"
 )
 
-// IsMarked reports whether the owner of a Machine has been asked to replace it.
-// It reads the list of metav1 conditions.
+// IsMarked reports whether the owner of a Machine has been asked to replace it. The list of metav1 conditions says so; of a condition that
+// is not in it, the old list of v1beta1, because an older core provider keeps, and its owners read, only that.
 func IsMarked(u *unstructured.Unstructured) bool {
-	list := conditionPathsOf(u.GetAPIVersion()).read(u, standard)
-	return list.status(checkSucceeded) == "False" && list.status(ownerRemediated) == "False"
+	paths := conditionPathsOf(u.GetAPIVersion())
+	current, old := paths.read(u, standard), conditionList{}
+	if u.GetAPIVersion() == policy.ClusterAPIV1Beta1 {
+		old = paths.read(u, severe)
+	}
+	isFalse := func(kind string) bool { return cmp.Or(current.status(kind), old.status(kind)) == "False" }
+	return isFalse(checkSucceeded) && isFalse(ownerRemediated)
 }
 
 // mark hands a Machine of the Cluster API to its owner instead of deleting it;
