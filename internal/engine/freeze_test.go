@@ -186,6 +186,24 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 	})
 }
 
+// A host that got another name, and another entry of hosts.d, is frozen all the same, because its BMC is. No run begins on it only
+// to be dropped, what is shown says so, and the freeze ends under the new name. // I5
+func TestFreezeIsOnTheDevicesOfARenamedEntry(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		must.Do(statetest.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-old", Host: "c/old", Cluster: "c", Node: "old", Devices: "192.0.2.1", At: time.Now().UTC()}))(t)
+		e := running(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, reason.Frozen).Value, "run r-old")
+		refused(t, reason.Frozen)(e.Fence(t.Context(), byHand))
+		assert.Contains(t, e.Forbidden(t.Context(), subject(t, e)), reason.Refusal{Reason: reason.Frozen, Message: gate(t, e, reason.Frozen).Value})
+
+		assert.Empty(t, accepted(t)(e.Unfreeze(t.Context(), byHand)).Still)
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+	})
+}
+
 // A run that may not delete the Machine because the class of its BMC was frozen says so, once. // I5, L4
 func TestFreezeThatKeepsAMachineIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -182,8 +182,29 @@ func (c *Cluster) Frozen(t remediate.Target) (code reason.Code, why string) {
 	if !c.hosts.Freezes.table.Any(state.Freeze.Active) { // the usual case
 		return "", ""
 	}
-	return c.hosts.Freezes.on(t, c.hosts.Freezes.classOf(t))
+	return c.hosts.Freezes.on(c.withCurrentDevices(t, anyEntry), c.hosts.Freezes.classOf(t))
 }
+
+// withCurrentDevices is a target with the devices that its host has now, if it is not fixed at which it is used: the BMC that reported a false Off has it under
+// another name, too. // I5
+func (c *Cluster) withCurrentDevices(t remediate.Target, counts func(*hostEntry) bool) remediate.Target {
+	if t.Devices != "" {
+		return t
+	}
+	var keys []string
+	for _, name := range hostNames(t) {
+		if e := c.hosts.catalog.index.get(name); e != nil && counts(e) {
+			keys = append(keys, e.host.Keys()...)
+		}
+	}
+	t.Devices = strings.Join(keys, "\n")
+	return t
+}
+
+func anyEntry(*hostEntry) bool { return true }
+
+// isListed reports whether a host is an entry of hosts.d. Whoever may write a BareMetalHost chooses its devices.
+func isListed(e *hostEntry) bool { return e.listed }
 
 // classOf is the class of a target's BMC; "" if it is not known.
 func (f *Freezes) classOf(t remediate.Target) (class string) {
@@ -212,7 +233,7 @@ func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, er
 	}
 	t := c.targetNamed(o.Of())
 	t.Cluster = c.opt.Name
-	released, err := c.hosts.Freezes.release(ctx, c.opt.Lead.Store(), o, t, func(node string) bool {
+	released, err := c.hosts.Freezes.release(ctx, c.opt.Lead.Store(), o, c.withCurrentDevices(t, isListed), func(node string) bool {
 		_, seen := c.opt.View.TargetOn(node)
 		return seen || !c.opt.View.Seen()
 	})
@@ -221,7 +242,7 @@ func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, er
 		c.emit(o.Event("unfreezes " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of() + c.hosts.Freezes.elsewhere(t)}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of() + c.hosts.Freezes.elsewhere(c.withCurrentDevices(t, anyEntry))}
 	}
 	c.hosts.wakeAll()
 	if err != nil {

@@ -425,21 +425,11 @@ func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
 		l.Advance(now)
 		return
 	}
-	old, fresh := l.tables.runs, make(openRuns, 2*len(runs))
+	fresh := make(openRuns, 2*len(runs))
 	for _, r := range runs {
 		fresh.put(r)
 	}
-	var changed []OpenRun
-	for k, r := range old {
-		if !r.Equal(fresh[k]) {
-			changed = append(changed, r)
-		}
-	}
-	for k, r := range fresh {
-		if !r.Equal(old[k]) {
-			changed = append(changed, r)
-		}
-	}
+	changed := slices.Concat(notAmong(l.runs, runs), notAmong(runs, l.runs))
 	var where []space
 	nodes, machines := map[string]nodeCoverage{}, map[*Machine]bool{}
 	for _, r := range changed {
@@ -481,4 +471,21 @@ func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
 	}
 	l.Version++
 	l.Advance(now)
+}
+
+// notAmong lists the runs that are not the same among others. They are lists, because of two runs on one Node openRuns has
+// only one there, and the namespaces that the other names count, too. // I11
+func notAmong(runs, others []OpenRun) (list []OpenRun) {
+	type subject struct{ id, machine, node string }
+	of := func(r OpenRun) subject { return subject{r.ID, r.Machine, r.Node} }
+	known := make(map[subject]OpenRun, len(others))
+	for _, r := range others {
+		known[of(r)] = r
+	}
+	for _, r := range runs {
+		if o, found := known[of(r)]; !found || !r.Equal(o) {
+			list = append(list, r)
+		}
+	}
+	return list
 }

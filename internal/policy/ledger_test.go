@@ -147,6 +147,20 @@ func TestLedgerCases(t *testing.T) {
 	}
 }
 
+// Of two runs on one Node each counts: what the first of them names tells a budget which Machines are of the cluster, also while
+// the other one stands for the Node. // I11
+func TestBothRunsOnANodeCount(t *testing.T) {
+	first := OpenRun{ID: "r-1", Node: "n-1", NodeNames: NodeNames{OpenShiftMachine: "a/m-1"}}
+	second := OpenRun{ID: "r-2", Node: "n-1"}
+	w := newTrial(Rules{})
+	w.apply(put(&DisruptionBudget{Name: "b", Selector: labels.Everything(), SelectsMachines: true, Source: "p.yaml:1"}), put(caseMachine("m-0", "")))
+	for _, runs := range [][]OpenRun{{first, second}, {second}, {first, second}, {first}} {
+		w.runs = runs
+		w.l.SetRuns(w.now, runs)
+		w.compare(t)
+	}
+}
+
 // TestLedgerStormEnds: the end of a cooldown is an instant like any other.
 func TestLedgerStormEnds(t *testing.T) {
 	c := caseNodeCheck()

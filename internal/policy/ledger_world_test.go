@@ -21,7 +21,8 @@ var (
 	worldUUIDs = []string{"", "33221100-5544-7766-8899-AABBCCDDEEFF", "00112233445566778899aabbccddeeff", "ffeeddcc-bbaa-9988-6677-445500112233",
 		"4c4c4544-0051-3010-8052-b4c04f303533", "03000200-0400-0500-0006-000700080009"}
 	worldProviders = []string{"", "", "", "p://1", "p://2", "metal3://a/h-0/m-0"}
-	worldNamed     = []string{"", "a/m-0", "a/m-1", "b/m-0"} // the Machines that Nodes name
+	worldNamed     = []string{"", "a/m-0", "a/m-1", "b/m-0"}                            // the Machines that Nodes name
+	worldConsumers = []string{"", "a/m-0", "a/m-1", "b/m-0", "a/i-0", "a/i-0", "a/i-1"} // Machines, and infrastructure objects of Machines
 	worldTemplate  = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
 )
 
@@ -137,6 +138,9 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 		}
 	} else {
 		m.Infrastructure = InfrastructureRef{Kind: of(t, "infrastructure kind", metal3Kind, metal3Kind, "Other.group"), Name: of(t, "infrastructure name", "", "i-0", "i-1")}
+		if odds(t, "by UID", 4) {
+			m.ProviderID = of(t, "host UID", "metal3://h-uid-0", "metal3://before") // the second is that of before a move
+		}
 	}
 	if odds(t, "failed", 8) {
 		m.Failure = "CreateError"
@@ -229,8 +233,8 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 		p := &Pod{"kube-system", of(t, "name", "e-0", "e-1", "e-2"), of(t, "node", worldNodes...), !odds(t, "API server", 3), !odds(t, "sick", 3)}
 		return ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, p
 	case "Host":
-		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online"),
-			State: of(t, "state", "", "provisioned"), ConsumerRef: of(t, "consumer", worldNamed...), ConsumerKind: of(t, "consumer kind", machineKind, metal3Kind)}
+		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), UID: of(t, "uid", "h-uid-0", "h-uid-1"), Online: rapid.Bool().Draw(t, "online"),
+			State: of(t, "state", "", "provisioned"), ConsumerRef: of(t, "consumer", worldConsumers...), ConsumerKind: of(t, "consumer kind", machineKind, metal3Kind)}
 		if odds(t, "locked", 3) {
 			h.Annotations = map[string]string{of(t, "lock", PowerLockAnnotation, "reboot.metal3.io/capm3"): ""}
 		}

@@ -237,7 +237,7 @@ func ask[T any](ctx context.Context, op *operation, f func(context.Context, bmc.
 	got := make(chan answer, 1) // buffered: the caller may stop waiting before op ends
 	op.caller = ctx
 	op.run = func(ctx context.Context) {
-		value, err := f(ctx, op.handle.client.power)
+		value, err := take(ctx, func() (T, error) { return f(ctx, op.handle.client.power) })
 		got <- answer{value, err}
 	}
 	if err := op.handle.service.submit(op); err != nil {

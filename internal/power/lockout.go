@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -275,12 +276,12 @@ func toRead(open bmc.Opener) bmc.Opener {
 
 // Read implements bmc.Power.
 func (g guarded) Read(ctx context.Context) (bmc.Reading, error) {
-	return ifAllowed(g, true, func() (bmc.Reading, error) { return g.Power.Read(ctx) })
+	return ifAllowed(ctx, g, true, g.Power.Read)
 }
 
 // Send implements bmc.Power.
 func (g guarded) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
-	return ifAllowed(g, false, func() (bmc.Receipt, error) { return g.Power.Send(ctx, c) })
+	return ifAllowed(ctx, g, false, func(ctx context.Context) (bmc.Receipt, error) { return g.Power.Send(ctx, c) })
 }
 
 // Describe implements bmc.Describer. A device that cannot be described reports nothing.
@@ -289,20 +290,56 @@ func (g guarded) Describe(ctx context.Context) (bmc.Description, error) {
 	if !ok {
 		return bmc.Description{}, nil
 	}
-	return ifAllowed(g, false, func() (bmc.Description, error) { return describer.Describe(ctx) })
+	return ifAllowed(ctx, g, false, describer.Describe)
 }
 
-// ifAllowed asks a device whose account is not refused, and records the answer.
-func ifAllowed[T any](g guarded, reading bool, ask func() (T, error)) (T, error) {
-	r := g.a.refusal(g.device, refusedAccount.heldUntil)
-	if mayRead := g.onlyReads && reading && !r.reading && bmc.KindOf(r.err) == bmc.KindPrivilege; r.err != nil && !mayRead {
+// ifAllowed asks a device whose account is not refused, and records the answer. Actors do both once more in the turn of the operation:
+// many that wait for one BMC had all asked whether they may before the first of them was refused, and would lock the account together.
+func ifAllowed[T any](ctx context.Context, g guarded, reading bool, ask func(context.Context) (T, error)) (T, error) {
+	if err := g.refused(reading); err != nil {
 		var none T
-		return none, r.err
+		return none, err
 	}
-	answer, err := ask()
-	if err != nil {
-		g.a.record(g.device, err, reading, false)
+	t := &turn{refused: func() error { return g.refused(reading) }, answered: func(err error) { g.a.record(g.device, err, reading, false) }}
+	answer, err := ask(context.WithValue(ctx, turnKey{}, t))
+	if !t.began.Load() {
+		t.answered(err)
 	}
+	return answer, err
+}
+
+// refused is why the device is not asked now, nil if it may be.
+func (g guarded) refused(reading bool) error {
+	r := g.a.refusal(g.device, refusedAccount.heldUntil)
+	if g.onlyReads && reading && !r.reading && bmc.KindOf(r.err) == bmc.KindPrivilege {
+		return nil
+	}
+	return r.err
+}
+
+type turnKey struct{}
+
+// turn is what an operation of a guarded device does in its turn at the service: it asks once more whether it may, and records what was
+// answered before the next one begins, also if nobody waits for the answer any more.
+type turn struct {
+	refused  func() error
+	answered func(error)
+	began    atomic.Bool
+}
+
+// take runs do in the turn of the operation that ctx is of, unless the account was refused meanwhile. Without a guard it only runs do.
+func take[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	t, guarded := ctx.Value(turnKey{}).(*turn)
+	if !guarded {
+		return do()
+	}
+	t.began.Store(true)
+	if err := t.refused(); err != nil {
+		var none T
+		return none, err
+	}
+	answer, err := do()
+	t.answered(err)
 	return answer, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +269,70 @@ func TestManyRefusedAccountsAreStoredTogether(t *testing.T) {
 		assert.Len(t, kept.Accounts, accountsStored)
 		again := must.Do(NewLockOut(t.Context(), store, "one"))(t)
 		assert.Error(t, again.Refuses(bmc.Level{Devices: []bmc.Device{held}}))
+	})
+}
+
+// Many hosts of one chassis are asked at once, with a password that is wrong by now. The first refusal holds back all that still wait
+// for their turn there, also where a login is refused after whoever wanted it has given up: together they would lock the account.
+func TestOneRefusalStopsAllThatWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y, right := newYard(), bmc.NewSecret("new")
+		y.read = func(_ context.Context, d bmc.Device) (bmc.Reading, error) { // it does not end with its ctx
+			time.Sleep(time.Second)
+			if !d.Password.Equal(right) {
+				return bmc.Reading{}, refusing(bmc.KindAuth)
+			}
+			return bmc.Reading{State: bmc.On, At: time.Now()}, nil
+		}
+		open := newAccounts(state.RefusedAccounts{}, time.Now()).Guard(NewActors(y.open).Urgent())
+		var devices []bmc.Device
+		for i := range 8 {
+			d := deviceAt("chassis")
+			d.Endpoint.System, d.Username, d.Password = "/redfish/v1/Systems/"+strconv.Itoa(i), "fence", bmc.NewSecret("old")
+			devices = append(devices, d)
+		}
+		readAll := func(limit time.Duration) (logins int, kinds []bmc.Kind) {
+			y.mu.Lock()
+			before := len(y.log)
+			y.mu.Unlock()
+			var reads sync.WaitGroup
+			kinds = make([]bmc.Kind, len(devices))
+			for i, d := range devices {
+				p := opened(t, open, d)
+				reads.Go(func() {
+					_, err := p.Read(within(t, limit))
+					kinds[i] = bmc.KindOf(err)
+				})
+			}
+			reads.Wait()
+			time.Sleep(time.Minute)
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			for _, did := range y.log[before:] {
+				if strings.HasPrefix(did, "read ") {
+					logins++
+				}
+			}
+			return logins, kinds
+		}
+		logins, kinds := readAll(time.Minute)
+		assert.Equal(t, 1, logins)
+		assert.Equal(t, slices.Repeat([]bmc.Kind{bmc.KindAuth}, len(devices)), kinds)
+		time.Sleep(AccountPause)
+		logins, _ = readAll(time.Minute)
+		assert.Equal(t, 1, logins, "one more try when the pause is over")
+		time.Sleep(AccountPause)
+		logins, kinds = readAll(100 * time.Millisecond)
+		assert.Equal(t, 1, logins)
+		assert.NotContains(t, kinds, bmc.KindAuth, "nobody waited for the answer")
+		logins, _ = readAll(time.Minute)
+		assert.Zero(t, logins, "it was remembered all the same")
+		for i := range devices {
+			devices[i].Password = right
+		}
+		logins, kinds = readAll(time.Minute)
+		assert.Equal(t, len(devices), logins)
+		assert.NotContains(t, kinds, bmc.KindAuth)
 	})
 }
 
