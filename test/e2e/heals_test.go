@@ -34,7 +34,7 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 	w := s.Worker("crowded")
 	b := goBMC(t, w)
 	var most atomic.Int64
-	watch(ctx, t, func() { most.Store(max(most.Load(), int64(b.Sessions()))) })
+	watch(ctx, t, func() { most.Store(max(most.Load(), int64(b.Established()))) })
 
 	w.Kubelet.Hang()
 	awaitOff(t, w)

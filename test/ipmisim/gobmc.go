@@ -40,6 +40,7 @@ type GoBMC struct {
 	conn      *faultyConn
 	state     *bmc.BMC
 	intercept atomic.Pointer[func(Command) *Reply]
+	used      sync.Map // the ids of the sessions in which a command came
 	stop      func()
 }
 
@@ -141,6 +142,9 @@ func addUser(users *bmc.UserStore, number uint8, name, password string, level bm
 // middleware lets Intercept see and answer commands.
 func (b *GoBMC) middleware(next handlers.Handler) handlers.Handler {
 	return handlers.HandlerFunc(func(ctx context.Context, h *handlers.HandlerContext, data []byte) ([]byte, types.CompletionCode, error) {
+		if h.Session != nil {
+			b.used.Store(h.Session.BMCID, nil)
+		}
 		if fn := b.intercept.Load(); fn != nil {
 			c := Command{NetFn: uint8(h.Command.NetFn), Cmd: h.Command.ID, Data: append([]byte(nil), data...)}
 			if h.Session != nil {
@@ -173,6 +177,17 @@ func (b *GoBMC) Asked() int { return int(b.conn.asked.Load()) }
 
 // Sessions is how many sessions are open or being opened.
 func (b *GoBMC) Sessions() int { return b.state.Sessions.Count() }
+
+// Established is how many sessions are open in which a command came. One that is still being opened is not counted: a client
+// whose answer comes late asks for another, and this BMC gives the place of such a one to whoever comes next.
+func (b *GoBMC) Established() (n int) {
+	for id := range b.used.Range {
+		if _, err := b.state.Sessions.Get(id.(uint32)); err == nil {
+			n++
+		}
+	}
+	return n
+}
 
 // Power says whether the host is truly on.
 func (b *GoBMC) Power() bool {
