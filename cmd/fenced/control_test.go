@@ -79,6 +79,12 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		assert.Contains(t, refusalHint(wire.Order{Verb: wire.Fence, Node: "n-1"}, code), ", and give the order again")
 		assert.NotContains(t, refusalHint(wire.Order{Node: "n-1"}, code), "again", "nobody has given an order")
 	}
+	unarmed := refusalHint(wire.Order{Verb: wire.ConfirmOff, Cluster: "c", Node: "n-1"}, reason.Observing)
+	assert.Contains(t, unarmed, "fencectl arm --cluster c --reason WHY")
+	assert.NotContains(t, unarmed, "an admin may", "a fence asks the BMC first, and its refusal leads back to the confirmation")
+	assert.Contains(t, unarmed, "leave the host without power")
+	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n-1"}, reason.Observing), "an admin may fence one node without that")
+	assert.Contains(t, refusalHint(wire.Order{Verb: wire.ConfirmOff, Cluster: "c", Node: "n-1"}, reason.ConfirmedOffContradicted), "fencectl bmc test n-1 --cluster c")
 	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	for _, code := range []reason.Code{reason.SecretMissing, "BMCUnreachable"} {

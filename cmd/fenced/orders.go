@@ -429,6 +429,9 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.NotOwner:
 		return "give it at the instance that owns the cluster: fencectl status names it"
 	case reason.Observing:
+		if o.Verb == wire.ConfirmOff { // an admin's fence is no way out: it asks the BMC first
+			return afterwards(o, withReason(inCluster("arm"))+" shows what else it lets fenced fence; until then a confirmation begins no run")
+		}
 		return withReason(inCluster("arm")) + " lets fenced act; an admin may fence one node without that"
 	case reason.OrderRefused:
 		if o.Verb == wire.Disarm {
@@ -452,6 +455,8 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	switch code {
 	case reason.Hold:
 		return withReason(o.Command("release"))
+	case reason.ConfirmedOffContradicted:
+		return afterwards(o, "find out whether the host runs: "+o.TestBMC()+" shows what its BMC answers")
 	case reason.NotEnrolled, reason.AddressChanged, reason.IdentityUnknown:
 		return "check the cabling, then run " + withReason(o.Command("bmc enroll"))
 	case reason.Contested:
