@@ -87,7 +87,7 @@ func uncheckedHint(cover wire.NodeCover, off bool) string {
 	if !off || cover.Unknown == 0 {
 		return ""
 	}
-	return fmt.Sprintf("whether %d of %d covered nodes could be fenced is not known, because sweep.interval is 0s: fencectl bmc test NODE looks, and so does another sweep.interval", cover.Unknown, cover.Covered)
+	return fmt.Sprintf("whether %d of %d covered nodes could be fenced is not known, because sweep.interval is 0s: fencectl bmc test NODE reads the BMC of one, and with another sweep.interval fenced reads all", cover.Unknown, cover.Covered)
 }
 
 // holdStatus is one hold. One of a Machine has its "namespace/name" as its name.
