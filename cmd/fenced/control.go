@@ -438,11 +438,15 @@ func nextOfRun(r *remediate.Run) string {
 		return ""
 	}
 	o := wire.Order{Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.WithoutNode()}
+	back := "bring the host back with " + withReason(o.Command("unfence"))
+	if r.Reason == reason.FalseOff { // while it is frozen, retry and confirm-off are refused // I5
+		return back + "; it is frozen: find out why its BMC read Off, then " + withReason(o.Command("bmc unfreeze"))
+	}
 	var all []string
 	if may, _ := remediate.CanRetry(*r); may {
 		all = append(all, "mend the cause, then "+withReason("fencectl retry "+r.ID))
 	} else {
-		all = append(all, "bring the host back with "+withReason(o.Command("unfence")))
+		all = append(all, back)
 	}
 	if may, _ := remediate.CanConfirm(*r); may {
 		all = append(all, "or go there, cut its mains, then "+withReason(o.Command("confirm-off")))

@@ -338,6 +338,9 @@ func TestNextOfARunThatRests(t *testing.T) {
 	assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY", at(remediate.Waiting, nil))
 	off := func(r *remediate.Run) { r.LeaveOff, r.Isolated = true, noon }
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
+	frozen := func(r *remediate.Run) { r.Reason = reason.FalseOff }
+	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY; it is frozen: find out why its BMC read Off, then fencectl bmc unfreeze n-1 --cluster c --reason WHY",
+		at(remediate.Held, frozen), "retry and confirm-off are refused while it is frozen")
 }
 
 // TestClusterThatWasNeverSeenHidesNoOther: its Nodes are not known, and those of the others are listed. Whoever names it is refused.
