@@ -448,10 +448,20 @@ func nextOfRun(r *remediate.Run) string {
 	} else {
 		all = append(all, back)
 	}
-	if may, _ := remediate.CanConfirm(*r); may {
+	if may, _ := remediate.CanConfirm(*r); may && confirmationHelps(r.Reason) {
 		all = append(all, "or go there, cut its mains, then "+withReason(o.Command("confirm-off")))
 	}
 	return strings.Join(all, "; ")
+}
+
+// confirmationHelps says whether a manual confirmation replaces what stopped a run. Of another remediator, a target that was replaced
+// and the like the confirmation is refused, too, and nobody need go there. // I26
+func confirmationHelps(code reason.Code) bool {
+	switch code {
+	case reason.PowerOffFailed, reason.NoHost, reason.SecretMissing, reason.ConfirmedOffContradicted:
+		return true
+	}
+	return aboutAnswer(code)
 }
 
 // addNotes adds to the timeline of a Node or a run what happened beside the steps, and what forbids

@@ -335,12 +335,18 @@ func TestNextOfARunThatRests(t *testing.T) {
 		return nextOfRun(&r)
 	}
 	assert.Empty(t, at(remediate.PowerOff, nil))
-	assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY", at(remediate.Waiting, nil))
+	because := func(code reason.Code) func(*remediate.Run) { return func(r *remediate.Run) { r.Reason = code } }
+	for _, code := range []reason.Code{reason.PowerOffFailed, reason.NoHost, reason.SecretMissing, reason.ConfirmedOffContradicted, "BMCUnreachable"} {
+		assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY",
+			at(remediate.Waiting, because(code)), code)
+	}
+	for _, code := range []reason.Code{reason.TargetChanged, reason.Contested, reason.IdentityMismatch, reason.QuorumLost, reason.BMCShared} {
+		assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY", at(remediate.Waiting, because(code)), "a confirmation is refused for %s, too, or overrides what must not be", code)
+	}
 	off := func(r *remediate.Run) { r.LeaveOff, r.Isolated = true, noon }
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
-	frozen := func(r *remediate.Run) { r.Reason = reason.FalseOff }
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY; it is frozen: find out why its BMC read Off, then fencectl bmc unfreeze n-1 --cluster c --reason WHY",
-		at(remediate.Held, frozen), "retry and confirm-off are refused while it is frozen")
+		at(remediate.Held, because(reason.FalseOff)), "retry and confirm-off are refused while it is frozen")
 }
 
 // TestClusterThatWasNeverSeenHidesNoOther: its Nodes are not known, and those of the others are listed. Whoever names it is refused.

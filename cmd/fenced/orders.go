@@ -394,6 +394,11 @@ func afterwards(o wire.Order, first string) string {
 	return first + ", and give the order again"
 }
 
+// aboutAnswer says whether a reason is what a BMC answered, or that it did not answer.
+func aboutAnswer(code reason.Code) bool {
+	return strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared
+}
+
 // refusalHint is what to do about a refusal, for this very node where that helps.
 func refusalHint(o wire.Order, code reason.Code) string {
 	inCluster := wire.Order{Cluster: o.Cluster}.Command
@@ -472,7 +477,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.ClassFrozen: // none of these stands on this host
 		return "repair the BMCs of the hosts that it names, then run " + withReason("fencectl bmc unfreeze NODE") + " for each; with several clusters add --cluster NAME"
 	}
-	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
+	if aboutAnswer(code) {
 		return o.TestBMC() + " shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
 	}
 	return o.Command("explain") + " shows every gate"
