@@ -131,6 +131,20 @@ func TestMetricsAreExplained(t *testing.T) {
 	}
 }
 
+// TestActionsAreExplained: the name of an action, which the journal and the audit log have, does not always say what it does.
+func TestActionsAreExplained(t *testing.T) {
+	code := string(must.Do(os.ReadFile("../internal/remediate/observation.go"))(t))
+	page := string(must.Do(os.ReadFile("alerts.md"))(t))
+	_, table, found := strings.Cut(page, "| `FENCED_ACTION` |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	actions := regexp.MustCompile(` Action = "(\w+)"`).FindAllStringSubmatch(code, -1)
+	require.NotEmpty(t, actions)
+	for _, a := range actions {
+		assert.Contains(t, table, "`"+a[1]+"`")
+	}
+}
+
 // literals are the strings in a file that have the form of a reason code.
 func literals(t *testing.T, file string) []string {
 	t.Helper()

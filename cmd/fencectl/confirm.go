@@ -96,8 +96,11 @@ func (c *cli) readLine(ctx context.Context) (string, error) {
 func refusedBy(o wire.Order, gates []reason.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
-			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", o.Verb, o.Of(), g.Reason, g.Why()),
-				hint: []string{o.Command("explain")}}
+			look := o.Command("explain")
+			if g.Reason == reason.ConfirmedOffContradicted { // explain has no gate about a confirmation
+				look = o.TestBMC()
+			}
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", o.Verb, o.Of(), g.Reason, g.Why()), hint: []string{look}}
 		}
 	}
 	return nil

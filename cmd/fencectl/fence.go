@@ -111,8 +111,8 @@ The command shows what is known about the host (the readings of its BMCs, its No
 its Lease) and what happens next, then asks for the node's name; --yes skips the
 prompt, and then NODE must be the name of the Node itself. fenced refuses while any BMC
 reads On, while the Node is Ready, while its Lease is renewed, and while any gate that
-is not about the BMC fails. The record shows for good that a person confirmed the
-power-off.
+is not about the BMC fails. In mode observe it begins no run while the cluster is not
+armed. The record shows for good that a person confirmed the power-off.
 
 Afterwards the run is Held (ConfirmedOff) and the host stays off until fencectl
 unfence, or until the Node registers again after another boot of the same machine.`,

@@ -87,7 +87,7 @@ func uncheckedHint(cover wire.NodeCover, off bool) string {
 	if !off || cover.Unknown == 0 {
 		return ""
 	}
-	return fmt.Sprintf("whether %d of %d covered nodes could be fenced is not known, because sweep.interval is 0s: fencectl bmc test NODE looks, and so does another sweep.interval", cover.Unknown, cover.Covered)
+	return fmt.Sprintf("whether %d of %d covered nodes could be fenced is not known, because sweep.interval is 0s: fencectl bmc test NODE reads the BMC of one, and with another sweep.interval fenced reads all", cover.Unknown, cover.Covered)
 }
 
 // holdStatus is one hold. One of a Machine has its "namespace/name" as its name.
@@ -438,16 +438,30 @@ func nextOfRun(r *remediate.Run) string {
 		return ""
 	}
 	o := wire.Order{Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.WithoutNode()}
+	back := "bring the host back with " + withReason(o.Command("unfence"))
+	if r.Reason == reason.FalseOff { // while it is frozen, retry and confirm-off are refused // I5
+		return back + "; it is frozen: find out why its BMC read Off, then " + withReason(o.Command("bmc unfreeze"))
+	}
 	var all []string
 	if may, _ := remediate.CanRetry(*r); may {
 		all = append(all, "mend the cause, then "+withReason("fencectl retry "+r.ID))
 	} else {
-		all = append(all, "bring the host back with "+withReason(o.Command("unfence")))
+		all = append(all, back)
 	}
-	if may, _ := remediate.CanConfirm(*r); may {
+	if may, _ := remediate.CanConfirm(*r); may && confirmationHelps(r.Reason) {
 		all = append(all, "or go there, cut its mains, then "+withReason(o.Command("confirm-off")))
 	}
 	return strings.Join(all, "; ")
+}
+
+// confirmationHelps says whether a manual confirmation replaces what stopped a run. Of another remediator, a target that was replaced
+// and the like the confirmation is refused, too, and nobody need go there. // I26
+func confirmationHelps(code reason.Code) bool {
+	switch code {
+	case reason.PowerOffFailed, reason.NoHost, reason.SecretMissing, reason.ConfirmedOffContradicted:
+		return true
+	}
+	return aboutAnswer(code)
 }
 
 // addNotes adds to the timeline of a Node or a run what happened beside the steps, and what forbids

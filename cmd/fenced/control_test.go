@@ -79,6 +79,12 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		assert.Contains(t, refusalHint(wire.Order{Verb: wire.Fence, Node: "n-1"}, code), ", and give the order again")
 		assert.NotContains(t, refusalHint(wire.Order{Node: "n-1"}, code), "again", "nobody has given an order")
 	}
+	unarmed := refusalHint(wire.Order{Verb: wire.ConfirmOff, Cluster: "c", Node: "n-1"}, reason.Observing)
+	assert.Contains(t, unarmed, "fencectl arm --cluster c --reason WHY")
+	assert.NotContains(t, unarmed, "an admin may", "a fence asks the BMC first, and its refusal leads back to the confirmation")
+	assert.Contains(t, unarmed, "leave the host without power")
+	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n-1"}, reason.Observing), "an admin may fence one node without that")
+	assert.Contains(t, refusalHint(wire.Order{Verb: wire.ConfirmOff, Cluster: "c", Node: "n-1"}, reason.ConfirmedOffContradicted), "fencectl bmc test n-1 --cluster c")
 	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	for _, code := range []reason.Code{reason.SecretMissing, "BMCUnreachable"} {
@@ -329,9 +335,18 @@ func TestNextOfARunThatRests(t *testing.T) {
 		return nextOfRun(&r)
 	}
 	assert.Empty(t, at(remediate.PowerOff, nil))
-	assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY", at(remediate.Waiting, nil))
+	because := func(code reason.Code) func(*remediate.Run) { return func(r *remediate.Run) { r.Reason = code } }
+	for _, code := range []reason.Code{reason.PowerOffFailed, reason.NoHost, reason.SecretMissing, reason.ConfirmedOffContradicted, "BMCUnreachable"} {
+		assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY",
+			at(remediate.Waiting, because(code)), code)
+	}
+	for _, code := range []reason.Code{reason.TargetChanged, reason.Contested, reason.IdentityMismatch, reason.QuorumLost, reason.BMCShared} {
+		assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY", at(remediate.Waiting, because(code)), "a confirmation is refused for %s, too, or overrides what must not be", code)
+	}
 	off := func(r *remediate.Run) { r.LeaveOff, r.Isolated = true, noon }
 	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
+	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY; it is frozen: find out why its BMC read Off, then fencectl bmc unfreeze n-1 --cluster c --reason WHY",
+		at(remediate.Held, because(reason.FalseOff)), "retry and confirm-off are refused while it is frozen")
 }
 
 // TestClusterThatWasNeverSeenHidesNoOther: its Nodes are not known, and those of the others are listed. Whoever names it is refused.

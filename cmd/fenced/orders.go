@@ -394,6 +394,11 @@ func afterwards(o wire.Order, first string) string {
 	return first + ", and give the order again"
 }
 
+// aboutAnswer says whether a reason is what a BMC answered, or that it did not answer.
+func aboutAnswer(code reason.Code) bool {
+	return strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared
+}
+
 // refusalHint is what to do about a refusal, for this very node where that helps.
 func refusalHint(o wire.Order, code reason.Code) string {
 	inCluster := wire.Order{Cluster: o.Cluster}.Command
@@ -429,6 +434,9 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.NotOwner:
 		return "give it at the instance that owns the cluster: fencectl status names it"
 	case reason.Observing:
+		if o.Verb == wire.ConfirmOff { // an admin's fence is no way out: it asks the BMC first
+			return afterwards(o, withReason(inCluster("arm"))+" shows what else it lets fenced fence; until then a confirmation begins no run")
+		}
 		return withReason(inCluster("arm")) + " lets fenced act; an admin may fence one node without that"
 	case reason.OrderRefused:
 		if o.Verb == wire.Disarm {
@@ -452,6 +460,8 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	switch code {
 	case reason.Hold:
 		return withReason(o.Command("release"))
+	case reason.ConfirmedOffContradicted:
+		return afterwards(o, "find out whether the host runs: "+o.TestBMC()+" shows what its BMC answers")
 	case reason.NotEnrolled, reason.AddressChanged, reason.IdentityUnknown:
 		return "check the cabling, then run " + withReason(o.Command("bmc enroll"))
 	case reason.Contested:
@@ -467,7 +477,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	case reason.ClassFrozen: // none of these stands on this host
 		return "repair the BMCs of the hosts that it names, then run " + withReason("fencectl bmc unfreeze NODE") + " for each; with several clusters add --cluster NAME"
 	}
-	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
+	if aboutAnswer(code) {
 		return o.TestBMC() + " shows what its BMC answers; to fence it without the BMC: go there, cut its mains, then run " + withReason(o.Command("confirm-off"))
 	}
 	return o.Command("explain") + " shows every gate"

@@ -290,5 +290,5 @@ func (d *deletions) reportOverdue(now time.Time) {
 
 func overdueMessage(r remediate.Run, timeout time.Duration) string {
 	return fmt.Sprintf("delete Machine %s/%s: the Machine or its Node still exists %s after that (guards.deletionTimeout), so it no longer counts against guards.maxDeletions; "+
-		"look at its finalizers and at the log of its controller", r.Target.Namespace, r.Target.Machine, timeout)
+		"look at its finalizers and at the log of its controller, and remove none while the host may run", r.Target.Namespace, r.Target.Machine, timeout)
 }

@@ -93,7 +93,7 @@ func (c *ClusterStatus) degradations(paused string) (list []Degradation) {
 	}
 	if c.DeletionsOverdue > 0 {
 		add(fmt.Sprintf("cluster %s: %d deleted Machines, or their Nodes, still exist after guards.deletionTimeout", c.Name, c.DeletionsOverdue),
-			"see which finalizer keeps them: kubectl get machines -A")
+			"journalctl -u fenced FENCED_REASON=DeletionOverdue names them; read the log of their controller, and remove no finalizer while the host may run")
 	}
 	for _, h := range c.Holds {
 		if o := (Order{Cluster: c.Name, Node: h.Node, Machine: h.Machine}); h.Quarantine {

@@ -199,7 +199,8 @@ func TestDegraded(t *testing.T) {
 		{"view", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Problem: "view is 90s old"}}}, "cluster prod: view is 90s old"},
 		{"its own host", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Aside: "n-1 is its host"}}}, "cluster prod is left to other instances: n-1 is its host"},
 		{"a deletion in progress is its job", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsInProgress: 1}}}, ""},
-		{"overdue deletions", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsOverdue: 2}}}, "cluster prod: 2 deleted Machines, or their Nodes, still exist"},
+		{"overdue deletions", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsOverdue: 2}}}, "cluster prod: 2 deleted Machines, or their Nodes, still exist after guards.deletionTimeout. " +
+			"Next: journalctl -u fenced FENCED_REASON=DeletionOverdue names them; read the log of their controller, and remove no finalizer while the host may run"},
 		{"limit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5, Reason: "OutOfRange", Limit: "1 to 2 ([1-2])"})},
 			"check ns/w in prod allows no remediation (OutOfRange): 4 of 5 not healthy, 1 to 2 ([1-2]). Next: find the common cause: fencectl plan --cluster prod"},
 		{"limit of 0", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Allowed: true, LimitIsZero: "10% of 3 allows 0 unhealthy targets"})},
