@@ -200,6 +200,20 @@ func TestRefusedOrdersAreTold(t *testing.T) {
 	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised, CodeNotAuthorised, "Paused", "Paused", "NoSuchNode"}, d.codes)
 }
 
+// A look at BMCs logs in to them: who lacks the role for it is on record like who may not order anything else.
+func TestRefusedLooksAreTold(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	for range 2 {
+		assert.Equal(t, http.StatusForbidden, asked(t, s, viewer, "/v1/nodes/n-1/bmc/test?cluster=prod", ""))
+	}
+	assert.Equal(t, http.StatusForbidden, asked(t, s, viewer, "/v1/nodes/n-1/bmc/audit", `{"reason":"it smells"}`))
+	assert.Equal(t, []wire.Order{
+		{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1", Actor: viewer.Actor()}, {Verb: wire.AuditBMC, Node: "n-1", Actor: viewer.Actor(), Reason: "it smells"},
+	}, d.denied)
+	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised}, d.codes)
+}
+
 // A safeguard that only an admin may do without is a role, too.
 func TestRefusedWayAroundASafeguardIsTold(t *testing.T) {
 	d := &fake{}
