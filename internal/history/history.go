@@ -111,6 +111,10 @@ func (h *History) Add(e audit.Entry) {
 		h.limits.begin(spanKey{cluster: e.Cluster, name: e.Check}, e)
 	case event.LimitOpened:
 		h.limits.end(spanKey{cluster: e.Cluster, name: e.Check}, e.At)
+	case event.CheckChanged:
+		if e.Reason == string(reason.NotCovered) { // it is gone, and its limit with it
+			h.limits.end(spanKey{cluster: e.Cluster, name: e.Check}, e.At)
+		}
 	case event.LimitNear:
 		h.limits.mark(spanKey{cluster: e.Cluster, name: e.Check}, e)
 	case sweep.EventBMC:
