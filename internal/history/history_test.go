@@ -304,6 +304,21 @@ func TestModeOfAClusterThatIsGone(t *testing.T) {
 	}, r.Modes)
 }
 
+// A reload that removes a cluster ends all that was so in it: nobody looks there any more.
+func TestClusterThatAReloadRemoves(t *testing.T) {
+	unseen := entry(20, event.ViewChanged, of(""), by(""), says("the API server is silent"))
+	r := reported(day, Now{}, began(-1440), mode(-1440, "observe"), entry(0, event.Refused, why("Observing")), entry(0, event.Refused, why("Hold"), of("n-2")),
+		entry(0, event.LimitClosed, of(""), why("ShortCircuit")), unseen, mode(60, ""), entry(70, event.LimitOpened, of("")))
+	assert.Equal(t, []wire.ModeSpan{{Cluster: "prod", Mode: "observe", From: at(-1440), To: at(60), Seconds: 1500 * 60}}, r.Modes)
+	assert.Equal(t, map[string]int{"Unknown": 1}, r.Would.ByOutcome)
+	require.Len(t, r.Refused, 1)
+	assert.InDelta(t, 3600, r.Refused[0].TotalSeconds, 0)
+	require.Len(t, r.Limits, 1)
+	assert.Equal(t, []any{3600.0, false}, []any{r.Limits[0].TotalSeconds, r.Limits[0].Lasts})
+	require.Len(t, r.Evidence.Gaps, 1)
+	assert.Equal(t, at(60), r.Evidence.Gaps[0].To)
+}
+
 // What a log of arbitrary entries says adds up, and is within the period.
 func TestLawsOfAReport(t *testing.T) {
 	types := []string{event.Started, event.Stepped, event.Stepped, event.Refused, event.Refused, event.RefusalEnded, event.LimitClosed, event.LimitOpened, event.LimitNear, event.CheckChanged, sweep.EventBMC,
@@ -317,7 +332,7 @@ func TestLawsOfAReport(t *testing.T) {
 			}
 			e := entry(minute, rapid.SampledFrom(types).Draw(t, "type"), of(rapid.SampledFrom([]string{"n-1", "n-2"}).Draw(t, "node")), by(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "check")),
 				run(rapid.SampledFrom([]string{"", "r-1", "r-2", "r-3"}).Draw(t, "run")), why(rapid.SampledFrom([]string{"", "Observing", "Hold", "Paused", "NotCovered"}).Draw(t, "reason")),
-				step(rapid.SampledFrom([]string{"PowerOff", "DeleteNode", "Waiting", "Held", "Done", "Aborted"}).Draw(t, "step")), saw(rapid.SampledFrom([]string{"", "mode=observe", "mode=evaluate"}).Draw(t, "inputs")))
+				step(rapid.SampledFrom([]string{"PowerOff", "DeleteNode", "Waiting", "Held", "Done", "Aborted"}).Draw(t, "step")), saw(rapid.SampledFrom([]string{"", "mode=", "mode=observe", "mode=evaluate"}).Draw(t, "inputs")))
 			h.Add(e)
 		}
 		r := h.Report(Now{})
