@@ -75,7 +75,7 @@ var table = map[string]rule{
 	"internal/remote":     {nil, nil},
 	"internal/wire":       {[]string{"audit", "event", "reason", "remediate"}, nil},
 	"internal/api":        {[]string{"audit", "login", "wire"}, []string{"golang.org/x/sys/unix"}},
-	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/", "golang.org/x/sys/unix"}},
+	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/net/netutil", "golang.org/x/sync/", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
 	"cmd/fencectl":        {[]string{"api", "remote", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support", "page"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/mattn/go-runewidth"}},
 

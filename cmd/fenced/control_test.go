@@ -544,15 +544,21 @@ func TestOrdersWithoutAnEffectAreAudited(t *testing.T) {
 	var refused *api.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "NoSuchCluster", refused.Code)
+	_, err = c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.AuditBMC, Node: "n-1", Actor: "ada"})
+	require.ErrorAs(t, err, &refused)
 	must.Do(c.Do(t.Context(), wire.Order{Verb: wire.LogLevel, Level: "info", Actor: "ada", Reason: "it is loud"}))(t)
 	require.NoError(t, a.close())
 	var got []string
 	for _, e := range entries(t, path) {
 		if e.Type == event.Ordered {
-			got = append(got, e.Message)
+			got = append(got, e.Cluster+": "+e.Message)
 		}
 	}
-	assert.Equal(t, []string{"ada tests the BMCs of n-1", `refused: bmc/test by ada: no cluster "nosuch" is configured`, "log-level by ada: it is info already"}, got)
+	assert.Equal(t, []string{
+		"nosuch: ada tests the BMCs of n-1", `nosuch: refused: bmc/test by ada: no cluster "nosuch" is configured`,
+		"only: ada audits the BMCs of n-1", "only: refused: bmc/audit by ada: " + refused.Message, // nobody has to name the only one, and who reads its log looks for it
+		": log-level by ada: it is info already",
+	}, got)
 }
 
 // Who looks at warnings sees all that keeps a node from being remediated, and nothing of a

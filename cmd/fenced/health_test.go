@@ -277,6 +277,39 @@ func TestGaugeOfRefusedTargets(t *testing.T) {
 	}, lines)
 }
 
+// TestConnectionsOfScrapesAreBounded: any user of the host can connect, and the descriptors of the daemon are for BMCs and the API server.
+func TestConnectionsOfScrapesAreBounded(t *testing.T) {
+	ln := must.Do(net.Listen("tcp", "127.0.0.1:0"))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- serveScrapes(ctx, ln, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	}()
+	ask := func() net.Conn {
+		c := must.Do(net.Dial("tcp", ln.Addr().String()))(t)
+		must.Do(io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"))(t)
+		return c
+	}
+	first := make([]byte, 1)
+	var open []net.Conn
+	for range maxScrapes {
+		c := ask()
+		defer c.Close()
+		must.Do(c.Read(first))(t)
+		open = append(open, c)
+	}
+	more := ask()
+	defer more.Close()
+	require.NoError(t, more.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
+	_, err := more.Read(first)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, open[0].Close())
+	require.NoError(t, more.SetReadDeadline(time.Now().Add(30*time.Second)))
+	must.Do(more.Read(first))(t)
+	cancel()
+	require.ErrorIs(t, <-done, http.ErrServerClosed)
+}
+
 // Any user of the host can take the port of the metrics. The daemon goes on without them,
 // says so once, and serves them as soon as it can.
 func TestBusyMetricsPortStopsNothing(t *testing.T) {

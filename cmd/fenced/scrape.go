@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 )
 
 // scrapeRetry is the pause between two attempts to listen on an address that is in use.
 const scrapeRetry = 2 * time.Second
+
+// maxScrapes is how many connections are open at a time. Any user of the host can connect, and who takes a descriptor leaves one less for
+// the BMCs and the API server.
+const maxScrapes = 64
 
 // scrapeDoor serves the metrics. Any user of the host can take its port first: that is logged,
 // and nothing else depends on it.
@@ -70,5 +75,5 @@ func serveScrapes(ctx context.Context, ln net.Listener, pages http.Handler) erro
 	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a scrape cut short is no loss
 	defer stop()
-	return s.Serve(ln)
+	return s.Serve(netutil.LimitListener(ln, maxScrapes))
 }

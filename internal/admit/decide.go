@@ -79,7 +79,7 @@ func (m *modeReporter) report(opt *Options, armed bool) {
 		mode += ", paused"
 	}
 	if m.told.News(mode) {
-		opt.Emit(event.Event{Type: event.ModeChanged, Cluster: opt.Name, Message: "the mode is " + mode, Inputs: "mode=" + strings.ReplaceAll(mode, ", ", ",")})
+		opt.Emit(event.Event{Type: event.ModeChanged, Cluster: opt.Name, Message: "the mode is " + mode, Inputs: event.ModeIn + strings.ReplaceAll(mode, ", ", ",")})
 	}
 }
 

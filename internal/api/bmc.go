@@ -38,15 +38,20 @@ func (s *Server) nodes(ctx context.Context, r *http.Request) (wire.Nodes, error)
 // changes nothing. It ends with its caller.
 func (s *Server) look(v wire.Verb) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
-		o, err := readBody(r)
-		if err == nil && o.Reason != "" {
-			err = CheckReason(o.Reason)
+		p := peerFrom(r.Context()).named()
+		o, unread := readBody(r)
+		if unread == nil && o.Reason != "" {
+			unread = CheckReason(o.Reason)
 		}
-		if err != nil {
+		o.Verb, o.Actor = v, p.Actor()
+		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
+		if err := s.authorise(r, needs(o)); err != nil {
+			s.recordRefusal(o, p, err)
 			return nil, err
 		}
-		o.Verb, o.Actor = v, peerFrom(r.Context()).named().Actor()
-		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
+		if unread != nil {
+			return nil, unread
+		}
 		if err := checkBody(o); err != nil {
 			return nil, err
 		}

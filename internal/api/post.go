@@ -148,8 +148,12 @@ const CodePersonUnknown = "PersonUnknown"
 // secondWithin is how long the first order waits for the second person.
 const secondWithin = 10 * time.Minute
 
-// maxFirsts bounds the orders that wait for their second person.
-const maxFirsts = 1000
+// maxFirsts bounds the orders that wait for their second person, and maxFirstsEach those of one first person: who gives orders without
+// end, about whatever names, keeps nobody else from giving one.
+const (
+	maxFirsts     = 1000
+	maxFirstsEach = 100
+)
 
 // twoPersonRule remembers the orders that wait for a second person. It keeps them in
 // memory: after a restart both persons must give the order again.
@@ -175,6 +179,11 @@ type firstOrder struct {
 	persons       []uint32 // see Peer.persons
 	actor, reason string
 	until         time.Time
+}
+
+// isOf reports whether one of these persons gave the order.
+func (f firstOrder) isOf(persons []uint32) bool {
+	return slices.ContainsFunc(persons, func(uid uint32) bool { return slices.Contains(f.persons, uid) })
 }
 
 // joinedWith is the second person's order with both names, and with both reasons if they
@@ -207,19 +216,22 @@ func (s *twoPersonRule) check(o wire.Order, p Peer, now time.Time) (both wire.Or
 	key := orderKey{o.Verb, cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For, o.Group, o.Shown}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	own := 0 // of these persons
 	for k, f := range s.waiting {
 		if !now.Before(f.until) {
 			delete(s.waiting, k)
+		} else if f.isOf(persons) {
+			own++
 		}
 	}
 	f, waits := s.waiting[key]
-	if waits && !slices.ContainsFunc(persons, func(uid uint32) bool { return slices.Contains(f.persons, uid) }) {
+	if waits && !f.isOf(persons) {
 		delete(s.waiting, key)
 		return f.joinedWith(o), func() { s.restoreFirst(key, f) }, nil
 	}
 	if !waits {
-		if len(s.waiting) >= maxFirsts {
-			return o, nil, Conflict(CodeConflict, "too many orders wait for a second person", "wait ten minutes")
+		if len(s.waiting) >= maxFirsts || own >= maxFirstsEach {
+			return o, nil, Conflict(CodeConflict, fmt.Sprintf("too many orders wait for a second person: %d, %d of them of %s", len(s.waiting), own, o.Actor), "wait ten minutes")
 		}
 		f = firstOrder{persons, o.Actor, o.Reason, now.Add(secondWithin)}
 		s.waiting[key] = f

@@ -117,12 +117,25 @@ func TestSecondPersonIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// TestSecondPersonIsBounded: whoever gives orders without end does not fill the memory.
+// TestSecondPersonIsBounded: whoever gives orders without end does not fill the memory, and takes no place that others need: one person
+// alone is never so many.
 func TestSecondPersonIsBounded(t *testing.T) {
 	s, now := secondOf(wire.Fence), time.Now()
+	give := func(p Peer, node string) error {
+		_, _, err := s.check(wire.Order{Verb: wire.Fence, Node: node, Actor: p.Actor()}, p, now)
+		return err
+	}
+	var e *Error
 	for i := range 2 * maxFirsts {
-		_, _, err := s.check(wire.Order{Verb: wire.Fence, Node: time.Duration(i).String()}, admin, now)
-		require.Error(t, err)
+		require.ErrorAs(t, give(oper, time.Duration(i).String()), &e)
+	}
+	assert.Equal(t, CodeConflict, e.Code)
+	assert.Len(t, s.waiting, maxFirstsEach)
+	require.ErrorAs(t, give(admin, "n-1"), &e)
+	assert.Equal(t, CodeSecondPersonNeeded, e.Code, "of another person")
+	require.NoError(t, give(oper, "n-1"), "an order that waits for the second person has its place")
+	for i := range uint32(2 * maxFirsts) {
+		require.Error(t, give(Peer{UID: 10_000 + i, User: "someone"}, "of-someone-"+time.Duration(i).String()))
 	}
 	assert.Len(t, s.waiting, maxFirsts)
 }
@@ -198,6 +211,20 @@ func TestRefusedOrdersAreTold(t *testing.T) {
 
 	assert.Equal(t, []wire.Order{want(other, wire.Fence), want(viewer, wire.Fence), want(other, wire.ConfirmOff), want(oper, wire.Fence), want(oper, wire.Fence), want(root, wire.Fence)}, d.denied)
 	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised, CodeNotAuthorised, "Paused", "Paused", "NoSuchNode"}, d.codes)
+}
+
+// A look at BMCs logs in to them: who lacks the role for it is on record like who may not order anything else.
+func TestRefusedLooksAreTold(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	for range 2 {
+		assert.Equal(t, http.StatusForbidden, asked(t, s, viewer, "/v1/nodes/n-1/bmc/test?cluster=prod", ""))
+	}
+	assert.Equal(t, http.StatusForbidden, asked(t, s, viewer, "/v1/nodes/n-1/bmc/audit", `{"reason":"it smells"}`))
+	assert.Equal(t, []wire.Order{
+		{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1", Actor: viewer.Actor()}, {Verb: wire.AuditBMC, Node: "n-1", Actor: viewer.Actor(), Reason: "it smells"},
+	}, d.denied)
+	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised}, d.codes)
 }
 
 // A safeguard that only an admin may do without is a role, too.

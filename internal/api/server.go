@@ -267,15 +267,15 @@ func stream(pattern string, need wire.Role, write func(*Server, http.ResponseWri
 	}}
 }
 
-// orderRoutes are the rows of a verb. An order asks for the role itself, and records who
-// lacks it.
+// orderRoutes are the rows of a verb. An order, or a look, asks for the role itself, and records who
+// lacks it. // I24
 func orderRoutes(r wire.VerbRow) (list []route) {
-	need, handler := wire.Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.Name)) }
+	handler := func(s *Server) http.Handler { return s.reply(s.order(r.Name)) }
 	if r.Looks {
-		need, handler = r.Need, func(s *Server) http.Handler { return s.reply(s.look(r.Name)) }
+		handler = func(s *Server) http.Handler { return s.reply(s.look(r.Name)) }
 	}
 	for _, pattern := range patterns(r) {
-		list = append(list, route{http.MethodPost, pattern, need, handler})
+		list = append(list, route{http.MethodPost, pattern, wire.Nobody, handler})
 	}
 	return list
 }

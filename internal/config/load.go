@@ -284,7 +284,10 @@ func setListText(v reflect.Value, text string, tag reflect.StructTag, dir string
 	}
 	list := reflect.MakeSlice(v.Type(), len(words), len(words))
 	for i, word := range words {
-		if err := setText(list.Index(i), strings.TrimSpace(word), tag, dir); err != nil {
+		if word = strings.TrimSpace(word); word == "" {
+			return errors.New("the list has a comma with nothing beside it")
+		}
+		if err := setText(list.Index(i), word, tag, dir); err != nil {
 			return err
 		}
 	}

@@ -118,9 +118,11 @@ func TestLoadNamesTheLayerThatIsWrong(t *testing.T) {
 	file := writeMain(t, oneCluster)
 	t.Setenv("FENCED_GUARDS_QUIETPERIOD", "soon")
 	t.Setenv("FENCED_LOG_LEVEL", "")
+	t.Setenv("FENCED_BMCNETWORKS", "192.0.2.0/24,")
 	_, err := Load(file, "power.offDeadline=1s", "guards.maxInFligth=1", "clusters=prod", "nonsense")
 	for _, want := range []string{
 		`environment FENCED_GUARDS_QUIETPERIOD: guards.quietPeriod: "soon" is not a duration`,
+		`environment FENCED_BMCNETWORKS: bmcNetworks: the list has a comma with nothing beside it`,
 		`environment FENCED_LOG_LEVEL: log.level: "" is not known; use debug, info, warn, error`,
 		`default: power.offReadSpacing: 3s must be less than power.offDeadline, which is 1s`,
 		`command line: guards.maxInFligth: unknown key, or one that only a file can set (did you mean guards.maxInFlight?)`,
@@ -178,6 +180,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"text for keys", oneCluster + "guards: none\n", `:2: guards: keys with values is needed here, not "none"`},
 		{"nothing for text", oneCluster + "hosts:\n", `:2: hosts: text is needed here, not nothing`},
 		{"an empty element", "clusters:\n- {name: a, kubeconfig: k}\n-\n", `:3: clusters[1]: the element is empty`},
+		{"an empty network", oneCluster + "bmcNetworks: [\"\"]\n", `:2: bmcNetworks[0]: the element is empty`},                                           // a daemon that starts with it panics
+		{"an empty namespace", "clusters: [{name: a, kubeconfig: k, namespaces: [lab, \"\"]}]\n", `:1: clusters[0].namespaces[1]: the element is empty`}, // which would be all of them
 		{"a list for the file", "- a\n", `:1: the file: keys with values is needed here, not a list`},
 		{"an alias", "clusters: [{name: &a prod, kubeconfig: *a}]\n", `:1: clusters[0].kubeconfig: aliases are not supported`},
 		{"a merge key", "clusters:\n- &a {name: prod, kubeconfig: k}\n- {<<: *a, name: b, kubeconfig: k}\n", `:3: clusters[1].<<: unknown key`},

@@ -136,7 +136,8 @@ func (r *reader) list(n *yaml.Node, key string, v reflect.Value, tag reflect.Str
 		if d, ok := element.Addr().Interface().(interface{ setDefaults() }); ok {
 			d.setDefaults()
 		}
-		if item.ShortTag() == "!!null" {
+		emptyText := element.Kind() == reflect.String && item.Kind == yaml.ScalarNode && item.Value == "" // where a variable was not set: as a namespace, all of them
+		if item.ShortTag() == "!!null" || emptyText {
 			r.fail(item.Line, full, "the element is empty")
 		} else {
 			r.lines[full] = item.Line

@@ -120,6 +120,7 @@ func (c *clusterParts) detach() {
 	c.e.opt.Escalation.Remove(name)
 	c.e.hosts.Detach(name)
 	c.e.stop.Detach(name)
+	c.emit(event.Event{Type: event.ModeChanged, Message: "the cluster is not configured any more", Inputs: event.NoMode})
 }
 
 // run evaluates the cluster and writes to it until ctx ends.

@@ -211,6 +211,9 @@ func TestEveryClusterIsReplaced(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, g.change([]string{"b"}, "a"))
 		assert.Equal(t, []string{"b"}, g.names())
+		ofA := eventsOf(t, g.events, func(ev event.Event) bool { return ev.Cluster == "a" })
+		last := ofA[len(ofA)-1]
+		assert.Equal(t, []string{event.ModeChanged, event.NoMode}, []string{last.Type, last.Inputs}, "whoever reads the log learns that nothing lasts there")
 		a.fail(1)
 		b.fail(1)
 		time.Sleep(20 * time.Minute)

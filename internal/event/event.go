@@ -71,7 +71,7 @@ const (
 	LimitClosed  = "LimitClosed"  // more targets of a check are not healthy than its limit allows
 	LimitOpened  = "LimitOpened"  // the limit of a check allows remediation again
 	LimitNear    = "LimitNear"    // one or few more targets that are not healthy will close the limit of a check
-	ModeChanged  = "Mode"         // the mode of a cluster at the start, and each change: armed, paused
+	ModeChanged  = "Mode"         // the mode of a cluster at the start, and each change: armed, paused, no longer configured
 	Requested    = "Requested"    // fenced asks another remediator, gives up on its request, or deletes it
 	Ordered      = "Order"        // a person changed something or, with a Reason, was refused to
 	ViewChanged  = "View"         // the view of a cluster became good or bad
@@ -195,6 +195,12 @@ type RunMark struct {
 	// daemon that carries it out.
 	Step, Instance string
 }
+
+// ModeIn begins the Inputs of a ModeChanged, before the mode. NoMode is the whole of a cluster that is not configured any more.
+const (
+	ModeIn = "mode="
+	NoMode = ModeIn
+)
 
 // NotStarted begins the message of a Failed which says that a run was not started, although the audit log may have its Started.
 const NotStarted = "not started: "

@@ -89,6 +89,9 @@ func (h *History) Add(e audit.Entry) {
 	switch e.Type {
 	case event.ModeChanged:
 		h.modes.add(e)
+		if e.Inputs == event.NoMode {
+			h.removed(e.Cluster, e.At)
+		}
 	case event.ViewChanged:
 		h.evidence.view(e)
 	case event.Started:
@@ -111,6 +114,10 @@ func (h *History) Add(e audit.Entry) {
 		h.limits.begin(spanKey{cluster: e.Cluster, name: e.Check}, e)
 	case event.LimitOpened:
 		h.limits.end(spanKey{cluster: e.Cluster, name: e.Check}, e.At)
+	case event.CheckChanged:
+		if e.Reason == string(reason.NotCovered) { // it is gone, and its limit with it
+			h.limits.end(spanKey{cluster: e.Cluster, name: e.Check}, e.At)
+		}
 	case event.LimitNear:
 		h.limits.mark(spanKey{cluster: e.Cluster, name: e.Check}, e)
 	case sweep.EventBMC:
@@ -120,6 +127,14 @@ func (h *History) Add(e audit.Entry) {
 			h.bmcs.end(key, e.At)
 		}
 	}
+}
+
+// removed takes in that a reload removed a cluster: nobody looks there any more, so nothing ends there later. The health check tells the end of
+// each outage itself.
+func (h *History) removed(cluster string, at time.Time) {
+	h.evidence.endView(cluster, at)
+	h.refusals.removed(cluster, at)
+	h.limits.removed(cluster, at)
 }
 
 // AddBreak takes in that the log does not continue what was before. What is open then may have ended unseen.

@@ -279,6 +279,18 @@ func TestLimitsAndModes(t *testing.T) {
 	assert.Contains(t, r.Summary, "Limits of checks were nearly reached 1 time and closed 2 times, at most for 23 h 40 min.")
 }
 
+// A check that is deleted while its limit is closed, or whose file goes, has no limit any more. One of the same name begins anew.
+func TestClosedLimitEndsWithItsCheck(t *testing.T) {
+	check := of("")
+	r := reported(day, Now{}, began(-1440), entry(0, event.LimitClosed, check, why("ShortCircuit")),
+		entry(10, event.CheckChanged, check, why("Paused"), says("check ns/workers is Paused: x")), // it opens, or stays closed, when it is Active again
+		entry(20, event.CheckChanged, check, why("NotCovered"), says("check ns/workers is gone: it protects no target any more")),
+		entry(60, event.LimitClosed, check, why("ShortCircuit")), entry(65, event.LimitOpened, check))
+	require.Len(t, r.Limits, 1)
+	l := r.Limits[0]
+	assert.Equal(t, []any{2, 1200.0, 1500.0, false}, []any{l.Closed, l.LongestSeconds, l.TotalSeconds, l.Lasts})
+}
+
 // A cluster whose mode a start does not tell is not configured any more: its mode ended with the daemon before.
 func TestModeOfAClusterThatIsGone(t *testing.T) {
 	gone := mode(-1000, "evaluate")
@@ -292,9 +304,24 @@ func TestModeOfAClusterThatIsGone(t *testing.T) {
 	}, r.Modes)
 }
 
+// A reload that removes a cluster ends all that was so in it: nobody looks there any more.
+func TestClusterThatAReloadRemoves(t *testing.T) {
+	unseen := entry(20, event.ViewChanged, of(""), by(""), says("the API server is silent"))
+	r := reported(day, Now{}, began(-1440), mode(-1440, "observe"), entry(0, event.Refused, why("Observing")), entry(0, event.Refused, why("Hold"), of("n-2")),
+		entry(0, event.LimitClosed, of(""), why("ShortCircuit")), unseen, mode(60, ""), entry(70, event.LimitOpened, of("")))
+	assert.Equal(t, []wire.ModeSpan{{Cluster: "prod", Mode: "observe", From: at(-1440), To: at(60), Seconds: 1500 * 60}}, r.Modes)
+	assert.Equal(t, map[string]int{"Unknown": 1}, r.Would.ByOutcome)
+	require.Len(t, r.Refused, 1)
+	assert.InDelta(t, 3600, r.Refused[0].TotalSeconds, 0)
+	require.Len(t, r.Limits, 1)
+	assert.Equal(t, []any{3600.0, false}, []any{r.Limits[0].TotalSeconds, r.Limits[0].Lasts})
+	require.Len(t, r.Evidence.Gaps, 1)
+	assert.Equal(t, at(60), r.Evidence.Gaps[0].To)
+}
+
 // What a log of arbitrary entries says adds up, and is within the period.
 func TestLawsOfAReport(t *testing.T) {
-	types := []string{event.Started, event.Stepped, event.Stepped, event.Refused, event.Refused, event.RefusalEnded, event.LimitClosed, event.LimitOpened, event.LimitNear, sweep.EventBMC,
+	types := []string{event.Started, event.Stepped, event.Stepped, event.Refused, event.Refused, event.RefusalEnded, event.LimitClosed, event.LimitOpened, event.LimitNear, event.CheckChanged, sweep.EventBMC,
 		event.ModeChanged, event.ViewChanged, event.Ordered, event.Acting, audit.Opened, audit.Lost}
 	law.Check(t, func(t *rapid.T) {
 		h, minute, p := New(day), -3000.0, day
@@ -304,8 +331,8 @@ func TestLawsOfAReport(t *testing.T) {
 				h.AddBreak(audit.Break{After: 1, Next: 3, From: at(minute - 1), To: at(minute)})
 			}
 			e := entry(minute, rapid.SampledFrom(types).Draw(t, "type"), of(rapid.SampledFrom([]string{"n-1", "n-2"}).Draw(t, "node")), by(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "check")),
-				run(rapid.SampledFrom([]string{"", "r-1", "r-2", "r-3"}).Draw(t, "run")), why(rapid.SampledFrom([]string{"", "Observing", "Hold", "Paused"}).Draw(t, "reason")),
-				step(rapid.SampledFrom([]string{"PowerOff", "DeleteNode", "Waiting", "Held", "Done", "Aborted"}).Draw(t, "step")), saw(rapid.SampledFrom([]string{"", "mode=observe", "mode=evaluate"}).Draw(t, "inputs")))
+				run(rapid.SampledFrom([]string{"", "r-1", "r-2", "r-3"}).Draw(t, "run")), why(rapid.SampledFrom([]string{"", "Observing", "Hold", "Paused", "NotCovered"}).Draw(t, "reason")),
+				step(rapid.SampledFrom([]string{"PowerOff", "DeleteNode", "Waiting", "Held", "Done", "Aborted"}).Draw(t, "step")), saw(rapid.SampledFrom([]string{"", "mode=", "mode=observe", "mode=evaluate"}).Draw(t, "inputs")))
 			h.Add(e)
 		}
 		r := h.Report(Now{})

@@ -186,6 +186,15 @@ func (rs *refusals) addObserved(w wire.ObservedTarget, to time.Time, outcome str
 	rs.list.add(w, maxShown)
 }
 
+// removed ends what was refused in a cluster.
+func (rs *refusals) removed(cluster string, at time.Time) {
+	for _, k := range slices.SortedFunc(maps.Keys(rs.open), comparePairs) {
+		if k.cluster == cluster {
+			rs.endPair(k, at, wire.OutcomeUnknown)
+		}
+	}
+}
+
 // restart puts in doubt what was refused before a start.
 func (rs *refusals) restart(used, at time.Time) {
 	for k, r := range rs.open {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -83,6 +84,15 @@ func (s *spans) begin(k spanKey, e audit.Entry) {
 func (s *spans) end(k spanKey, at time.Time) {
 	if one := s.of[k]; one != nil && !one.since.IsZero() {
 		s.sum(one, at)
+	}
+}
+
+// removed ends the spans of a cluster.
+func (s *spans) removed(cluster string, at time.Time) {
+	for k := range s.of {
+		if k.cluster == cluster {
+			s.end(k, at)
+		}
 	}
 }
 
@@ -270,7 +280,7 @@ type openMode struct {
 }
 
 func (m *modes) add(e audit.Entry) {
-	mode, found := strings.CutPrefix(e.Inputs, "mode=")
+	mode, found := strings.CutPrefix(e.Inputs, event.ModeIn)
 	was, is := m.open[e.Cluster]
 	if !found || !is && len(m.open) >= maxKeys {
 		return
@@ -283,6 +293,10 @@ func (m *modes) add(e audit.Entry) {
 		now.From = was.From
 	case is:
 		m.end(was.ModeSpan, e.At)
+	}
+	if e.Inputs == event.NoMode {
+		delete(m.open, e.Cluster)
+		return
 	}
 	m.open[e.Cluster] = now
 }

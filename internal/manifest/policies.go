@@ -78,11 +78,7 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 	}
 	i := idOf(fields)
 	if strings.HasSuffix(i.kind, "List") {
-		if _, items := descend(target(n), "items"); items != nil {
-			for _, item := range target(items).Content {
-				f.document(item, before)
-			}
-		}
+		f.list(n, before, i, fields)
 		return
 	}
 	f.noteClusters(fields)
@@ -95,6 +91,25 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 		f.fail(n.Line+before, "%s %s is not supported by this version%s", i.apiVersion, i.kind, typo.Hint(i.apiVersion+" "+i.kind, policyKinds()))
 	default:
 		f.fail(n.Line+before, "%s %s is not a policy%s", orMissing(i.apiVersion), orMissing(i.kind), typo.Hint(i.apiVersion+" "+i.kind, policyKinds()))
+	}
+}
+
+// list decodes each object of a list. A list whose items stand under a misspelt key has none: what they protect would be missing. // I18
+func (f *policyFile) list(n *yaml.Node, before int, i id, fields map[string]any) {
+	key, items := descend(target(n), "items")
+	switch value := fields["items"].(type) {
+	case []any:
+		for _, item := range target(items).Content {
+			f.document(item, before)
+		}
+	case nil:
+		if items == nil {
+			f.found.AnyCluster = true
+			f.fail(n.Line+before, "%s %s: items is missing", orMissing(i.apiVersion), i.kind)
+		}
+	default:
+		f.found.AnyCluster = true
+		f.fail(key.Line+before, "items: %s is not a list", describeValue(value))
 	}
 }
 
