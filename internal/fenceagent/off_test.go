@@ -279,6 +279,17 @@ func TestAgentsWithoutPowerAreRefused(t *testing.T) {
 	}
 }
 
+// Agents that say off of a machine that sleeps, or of which its manager knows nothing, send it no off, and their on wakes it with
+// all that it had in memory. // I1
+func TestAgentsThatTakeSleepForOffAreRefused(t *testing.T) {
+	for _, agent := range []string{"fence_amt", "fence_cisco_ucs", "fence_vmware_soap"} {
+		t.Run(agent, func(t *testing.T) {
+			_, err := New(installed(t, agent, "", nil), timing)
+			assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "it reports off for a")
+		})
+	}
+}
+
 // A link to an agent is that agent, with what its Off needs and how it selects a machine. // I1, I8
 func TestLinkIsTheAgentThatItLeadsTo(t *testing.T) {
 	t.Parallel()
@@ -329,14 +340,14 @@ func TestInstalledAgents(t *testing.T) {
 }
 
 // switching are the agents of Debian 12 that were looked at and switch machines or outlets.
-var switching = " fence_aliyun fence_alom fence_amt fence_apc fence_apc_snmp fence_aws fence_azure_arm fence_bladecenter fence_cdu " +
-	"fence_cisco_ucs fence_cyberpower_ssh fence_docker fence_drac fence_drac5 fence_eaton_snmp fence_ecloud fence_emerson " +
+var switching = " fence_aliyun fence_alom fence_apc fence_apc_snmp fence_aws fence_azure_arm fence_bladecenter fence_cdu " +
+	"fence_cyberpower_ssh fence_docker fence_drac fence_drac5 fence_eaton_snmp fence_ecloud fence_emerson " +
 	"fence_eps fence_gce fence_hds_cb fence_hpblade fence_ibm_powervs fence_ibm_vpc fence_ibmblade fence_ibmz fence_idrac " +
 	"fence_ilo fence_ilo2 fence_ilo3 fence_ilo3_ssh fence_ilo4 fence_ilo4_ssh fence_ilo5 fence_ilo5_ssh fence_ilo_moonshot " +
 	"fence_ilo_mp fence_ilo_ssh fence_imm fence_intelmodular fence_ipdu fence_ipmilan fence_ipmilanplus fence_ironic " +
 	"fence_kubevirt fence_ldom fence_lindypdu fence_lpar fence_netio fence_openstack fence_powerman fence_pve fence_raritan " +
 	"fence_raritan_px3 fence_redfish fence_rhevm fence_rsa fence_rsb fence_tripplite_snmp fence_vbox " +
-	"fence_virsh fence_vmware fence_vmware_rest fence_vmware_soap fence_vmware_vcloud fence_wti fence_xenapi fence_zvmip " +
+	"fence_virsh fence_vmware fence_vmware_rest fence_vmware_vcloud fence_wti fence_xenapi fence_zvmip " +
 	"fence_amt_ws fence_virt fence_xvm fence_zvm " // packages of their own
 
 // A link to such an agent, and a copy of it under another name, are the same agent.
