@@ -1,9 +1,14 @@
 package fenceagent
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -268,6 +273,66 @@ func TestFenceLPARTakesNoPassword(t *testing.T) {
 	d.Password = bmc.NewSecret("c4nary-secret")
 	_, err := client(t, systemPath, d).Read(t.Context())
 	assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "set the parameter identity_file, and no password")
+}
+
+// vcenter is the part of vCenter that fence_vmware_rest asks, with one machine of a name with a blank among others. It gives a
+// function that sets the machine's state.
+func vcenter(t *testing.T) (addr string, setState func(string)) {
+	t.Helper()
+	type machine struct {
+		VM    string `json:"vm"`
+		Name  string `json:"name"`
+		State string `json:"power_state"`
+	}
+	var mu sync.Mutex
+	all := []machine{{"vm-1", "worker-4", "POWERED_OFF"}, {"vm-2", "worker 5", "POWERED_ON"}}
+	setState = func(state string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[1].State = state
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := any("")
+		switch r.URL.Path {
+		case "/rest/com/vmware/cis/session":
+			answer = "t0ken"
+		case "/rest/vcenter/vm/vm-2/power/start":
+			setState("POWERED_ON")
+		case "/rest/vcenter/vm/vm-2/power/stop":
+			setState("POWERED_OFF")
+		case "/rest/vcenter/vm":
+			names, states := r.URL.Query()["filter.names"], r.URL.Query()["filter.power_states"]
+			mu.Lock()
+			defer mu.Unlock()
+			answer = slices.DeleteFunc(slices.Clone(all), func(m machine) bool {
+				return len(names) > 0 && !slices.Contains(names, m.Name) || len(states) > 0 && !slices.Contains(states, m.State)
+			})
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"value": answer}))
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), setState
+}
+
+// fence_vmware_rest says off of a suspended machine, and its on resumes it. Only what vCenter lists as powered off is off. // I1
+func TestFenceVMwareREST(t *testing.T) {
+	t.Parallel()
+	addr, setState := vcenter(t)
+	d := installed(t, "fence_vmware_rest", addr, map[string]string{"plug": "worker 5", "ssl_insecure": "1", "filter": "filter.names=worker-4"})
+	c := client(t, systemPath, d)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	bmctest.Send(t, c, bmc.CommandOff)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State, "whatever the filter of the entry lists")
+	setState("SUSPENDED")
+	r := bmctest.Read(t, c)
+	assert.Equal(t, bmc.Unknown, r.State, "the list of a moment ago is no state: %s", r.Raw)
+	assert.Equal(t, "the agent reports off, and does not list as off worker 5", r.Raw)
+	receipt := bmctest.Send(t, c, bmc.CommandOff)
+	assert.True(t, receipt.Already, "the agent takes the machine for off, and sends nothing")
+	bmctest.Send(t, c, bmc.CommandOn)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 // Agents that read back a note of their own, and no power: their off is a message
