@@ -241,10 +241,10 @@ func confirmRawState(end result, r *bmc.Reading) {
 	}
 }
 
-// nonPowerAgents are agents whose metadata look like the others' and whose off is no
-// power state: a note, the silence of somebody, or sleep. The host keeps running, or goes
-// on with all that it had in memory once it is woken: they send such a host no off, and
-// their on wakes it. // I1
+// nonPowerAgents are agents whose metadata look like the others' and whose off is no power
+// state: a note, the silence of somebody, sleep, or a fault. The host keeps running, or goes
+// on with all that it had in memory once it is woken: such an agent sends it no off, and its
+// on wakes it. // I1
 var nonPowerAgents = map[string]string{
 	"fence_ack_manual":  "it only asks a human",
 	"fence_amt":         "it reports off for a sleeping machine; use fence_amt_ws",
@@ -253,6 +253,7 @@ var nonPowerAgents = map[string]string{
 	"fence_crosslink":   "it takes a host that does not answer a ping for off",
 	"fence_dummy":       "it is for tests and switches a file",
 	"fence_evacuate":    "it tells OpenStack to move machines away and switches nothing",
+	"fence_ibmz":        "it reports off for a partition that runs in the state degraded or reservation-error, or that its HMC has lost",
 	"fence_legacy":      "it runs plugins of another kind, and some of them switch nothing",
 	"fence_pcmk":        "it asks Pacemaker to fence and knows no power state",
 	"fence_sbd":         "it leaves a message on a disk and reads back the message, not the host's power",

@@ -344,10 +344,10 @@ func TestAgentsWithoutPowerAreRefused(t *testing.T) {
 	}
 }
 
-// Agents that say off of a machine that sleeps, or of which its manager knows nothing, send it no off, and their on wakes it with
-// all that it had in memory. // I1
+// Agents that say off of a machine that sleeps, that runs with a fault, or of which its manager knows nothing, send it no off, and
+// their on wakes it with all that it had in memory. // I1
 func TestAgentsThatTakeSleepForOffAreRefused(t *testing.T) {
-	for _, agent := range []string{"fence_amt", "fence_cisco_ucs", "fence_vmware_soap"} {
+	for _, agent := range []string{"fence_amt", "fence_cisco_ucs", "fence_ibmz", "fence_vmware_soap"} {
 		t.Run(agent, func(t *testing.T) {
 			_, err := New(installed(t, agent, "", nil), timing)
 			assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "it reports off for a")
@@ -407,7 +407,7 @@ func TestInstalledAgents(t *testing.T) {
 // switching are the agents of Debian 12 that were looked at and switch machines or outlets.
 var switching = " fence_aliyun fence_alom fence_apc fence_apc_snmp fence_aws fence_azure_arm fence_bladecenter fence_cdu " +
 	"fence_cyberpower_ssh fence_docker fence_drac fence_drac5 fence_eaton_snmp fence_ecloud fence_emerson " +
-	"fence_eps fence_gce fence_hds_cb fence_hpblade fence_ibm_powervs fence_ibm_vpc fence_ibmblade fence_ibmz fence_idrac " +
+	"fence_eps fence_gce fence_hds_cb fence_hpblade fence_ibm_powervs fence_ibm_vpc fence_ibmblade fence_idrac " +
 	"fence_ilo fence_ilo2 fence_ilo3 fence_ilo3_ssh fence_ilo4 fence_ilo4_ssh fence_ilo5 fence_ilo5_ssh fence_ilo_moonshot " +
 	"fence_ilo_mp fence_ilo_ssh fence_imm fence_intelmodular fence_ipdu fence_ipmilan fence_ipmilanplus fence_ironic " +
 	"fence_kubevirt fence_ldom fence_lindypdu fence_lpar fence_netio fence_openstack fence_powerman fence_pve fence_raritan " +
