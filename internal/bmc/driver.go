@@ -240,7 +240,7 @@ func agentPart(d Device) string {
 // address, whatever the plug. Over IPMI it may reach others, selected by target.
 func (d Device) isSingleMachine() bool {
 	switch d.Agent {
-	case "fence_idrac", "fence_imm", "fence_amt", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
+	case "fence_idrac", "fence_imm", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
 		return true
 	case "fence_ilo_moonshot": // a chassis
 		return false

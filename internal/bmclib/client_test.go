@@ -2,6 +2,7 @@ package bmclib
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -284,6 +285,38 @@ func TestWrongPasswordThatIsRefusedLate(t *testing.T) {
 			bmctest.Failed(t, err, bmc.KindAuth)
 			assert.Equal(t, 1+tries, sim.WrongLogins(), "one more only where somebody asks once more")
 		}
+		return true
+	})
+}
+
+// The same of the provider that logs in to the web interface of its BMC.
+func TestWrongPasswordThatTheWebInterfaceRefusesLate(t *testing.T) {
+	t.Parallel()
+	pace.Until(t, "a login that is given up before it is refused", func() bool {
+		var logins atomic.Int32
+		d := webInterface(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && r.URL.Path == "/api/session" {
+				logins.Add(1)
+				_, _ = io.Copy(io.Discard, r.Body)
+				time.Sleep(500 * time.Millisecond)
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		c := open(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for logins.Load() == 0 && t.Context().Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		if _, err := c.Read(ctx); bmc.KindOf(err) != bmc.KindUnreachable {
+			return false
+		}
+		require.Eventually(t, func() bool { return c.refusedLate.Load() != nil }, timing.ReadTimeout, 5*time.Millisecond)
+		_, err := c.Read(t.Context())
+		bmctest.Failed(t, err, bmc.KindAuth)
+		assert.EqualValues(t, 1, logins.Load(), "it is not tried once more")
 		return true
 	})
 }

@@ -227,9 +227,10 @@ func statusError(status int) error {
 // end the session that it may have started.
 const loginTimeout = 10 * time.Second
 
-// isLogin reports whether req starts a Redfish session.
+// isLogin reports whether req starts a session, of Redfish or of the web interface of ASRock Rack.
 func isLogin(req *http.Request) bool {
-	return req.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(req.URL.Path, "/"), "/Sessions")
+	asked := strings.TrimSuffix(req.URL.Path, "/")
+	return req.Method == http.MethodPost && (strings.HasSuffix(asked, "/Sessions") || strings.HasSuffix(asked, "/api/session"))
 }
 
 // lateRefusal is the refusal of a login whose caller had stopped waiting.

@@ -71,6 +71,20 @@ func TestRefusedAtOpen(t *testing.T) {
 	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "DEBUG_BMCLIB")
 }
 
+// webInterface serves what the provider of ASRock Rack asks.
+func webInterface(t *testing.T, h http.Handler) bmc.Device {
+	t.Helper()
+	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/" + strings.TrimLeft(r.URL.Path, "/") // the provider doubles the slash
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(service.Close)
+	u := must.Do(url.Parse(service.URL))(t)
+	n := must.Do(strconv.Atoi(u.Port()))(t)
+	return bmc.Device{Provider: "asrockrack", TLS: bmc.TLS{InsecureSkipVerify: true},
+		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: u.Hostname(), Port: n}}
+}
+
 // The provider of ASRock Rack reads an answer without a power status as off.
 func TestASRockRackNeedsAPowerStatus(t *testing.T) {
 	chassis := `{"power_status": 1, "led_status": 0}`
@@ -81,15 +95,7 @@ func TestASRockRackNeedsAPowerStatus(t *testing.T) {
 			"board": {"product_name": "E3C246D4I-NL", "manufacturer": "ASRockRack"}}]`))
 	})
 	mux.HandleFunc("/api/chassis-status", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(chassis)) })
-	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = "/" + strings.TrimLeft(r.URL.Path, "/") // the provider doubles the slash
-		mux.ServeHTTP(w, r)
-	}))
-	t.Cleanup(service.Close)
-	u := must.Do(url.Parse(service.URL))(t)
-	n := must.Do(strconv.Atoi(u.Port()))(t)
-	c := open(t, bmc.Device{Provider: "asrockrack", TLS: bmc.TLS{InsecureSkipVerify: true},
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: u.Hostname(), Port: n}})
+	c := open(t, webInterface(t, mux))
 
 	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	chassis = `{"power_status": 0}`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -94,12 +95,13 @@ func checkListable(d bmc.Device, m metadata) error {
 // outlet does not exist. // I1
 func (c *Client) confirmOff(ctx context.Context, r *bmc.Reading) error {
 	all := outlets(c.device)
-	if len(all) == 0 || time.Since(c.listedAt) < listAge {
-		return nil
-	}
 	_, m, err := c.agent(ctx)
 	if err != nil {
 		return err
+	}
+	_, showsState := m.offFilter()
+	if len(all) == 0 || !showsState && time.Since(c.listedAt) < listAge {
+		return nil
 	}
 	asked := time.Now()
 	end, _, err := c.act(ctx, "list")
@@ -112,6 +114,9 @@ func (c *Client) confirmOff(ctx context.Context, r *bmc.Reading) error {
 	for _, o := range all {
 		if !o.isListed(end.stdout, separator(c.device, m)) {
 			r.State, r.Raw = bmc.Unknown, bmc.Printable("outlet "+o[0]+" is not listed", maxRaw)
+			if showsState {
+				r.Raw = bmc.Printable("the agent reports off, and does not list as off "+o[0], maxRaw)
+			}
 			return nil
 		}
 	}
@@ -142,6 +147,38 @@ func (o outlet) isListed(list []byte, separator string) bool {
 // isPosition reports whether an agent would interpret a name as the position of
 // an outlet, so that an alias of another outlet does not match.
 func isPosition(name string) bool { return strings.Trim(name, "0123456789.:/-") == "" }
+
+// offFilter makes the list of an agent one of what is off.
+type offFilter struct {
+	parameter string
+	value     func(plug string) string
+}
+
+// offFilters are agents that report off for a suspended machine, and whose list can be that
+// of the machines that are off. It is a list of the one machine, because vCenter refuses one
+// of too many. It shows a state, so it is read for every Off, and not kept. // I1
+var offFilters = map[string]offFilter{
+	"fence_vmware_rest": {"filter", func(plug string) string {
+		return "filter.names=" + strings.ReplaceAll(url.QueryEscape(plug), "+", "%20") + "&filter.power_states=POWERED_OFF"
+	}},
+}
+
+// offFilter is that of the agent, under whatever name.
+func (m metadata) offFilter() (offFilter, bool) {
+	for _, name := range m.names {
+		if f, ok := offFilters[name]; ok {
+			return f, true
+		}
+	}
+	return offFilter{}, false
+}
+
+// addOffFilter makes a list one of what is off, if the agent needs that.
+func addOffFilter(d bmc.Device, m metadata, action string, values map[string]string) {
+	if f, ok := m.offFilter(); ok && action == "list" {
+		values[f.parameter] = f.value(cmp.Or(d.Parameters["plug"], d.Parameters["port"]))
+	}
+}
 
 // rawState is how to find what a device itself said in the debug output of an agent.
 type rawState struct {
@@ -204,19 +241,25 @@ func confirmRawState(end result, r *bmc.Reading) {
 	}
 }
 
-// nonPowerAgents are agents whose metadata look like the others' and whose off is no
-// power state: a note, or the silence of somebody. The host keeps running. // I1
+// nonPowerAgents are agents whose metadata look like the others' and whose off is no power
+// state: a note, the silence of somebody, sleep, or a fault. The host keeps running, or goes
+// on with all that it had in memory once it is woken: such an agent sends it no off, and its
+// on wakes it. // I1
 var nonPowerAgents = map[string]string{
-	"fence_ack_manual": "it only asks a human",
-	"fence_compute":    "it tells OpenStack that a host is down and switches nothing",
-	"fence_crosslink":  "it takes a host that does not answer a ping for off",
-	"fence_dummy":      "it is for tests and switches a file",
-	"fence_evacuate":   "it tells OpenStack to move machines away and switches nothing",
-	"fence_legacy":     "it runs plugins of another kind, and some of them switch nothing",
-	"fence_pcmk":       "it asks Pacemaker to fence and knows no power state",
-	"fence_sbd":        "it leaves a message on a disk and reads back the message, not the host's power",
-	"fence_skalar":     "it reports off while the hypervisor of the machine does not answer",
-	"fence_watchdog":   "it only waits for the host's watchdog",
+	"fence_ack_manual":  "it only asks a human",
+	"fence_amt":         "it reports off for a sleeping machine; use fence_amt_ws",
+	"fence_cisco_ucs":   "it reports off for a blade that UCS Manager has lost, and for every power state that is not on; use the BMC of the blade",
+	"fence_compute":     "it tells OpenStack that a host is down and switches nothing",
+	"fence_crosslink":   "it takes a host that does not answer a ping for off",
+	"fence_dummy":       "it is for tests and switches a file",
+	"fence_evacuate":    "it tells OpenStack to move machines away and switches nothing",
+	"fence_ibmz":        "it reports off for a partition that runs in the state degraded or reservation-error, or that its HMC has lost",
+	"fence_legacy":      "it runs plugins of another kind, and some of them switch nothing",
+	"fence_pcmk":        "it asks Pacemaker to fence and knows no power state",
+	"fence_sbd":         "it leaves a message on a disk and reads back the message, not the host's power",
+	"fence_skalar":      "it reports off while the hypervisor of the machine does not answer",
+	"fence_vmware_soap": "it reports off for a suspended machine; use fence_vmware_rest",
+	"fence_watchdog":    "it only waits for the host's watchdog",
 }
 
 // checkSwitchesPower rejects the agents known to switch no power, by any of their

@@ -1,9 +1,14 @@
 package fenceagent
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,12 +275,83 @@ func TestFenceLPARTakesNoPassword(t *testing.T) {
 	assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "set the parameter identity_file, and no password")
 }
 
+// vcenter is the part of vCenter that fence_vmware_rest asks, with one machine of a name with a blank among others. It gives a
+// function that sets the machine's state.
+func vcenter(t *testing.T) (addr string, setState func(string)) {
+	t.Helper()
+	type machine struct {
+		VM    string `json:"vm"`
+		Name  string `json:"name"`
+		State string `json:"power_state"`
+	}
+	var mu sync.Mutex
+	all := []machine{{"vm-1", "worker-4", "POWERED_OFF"}, {"vm-2", "worker 5", "POWERED_ON"}}
+	setState = func(state string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[1].State = state
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := any("")
+		switch r.URL.Path {
+		case "/rest/com/vmware/cis/session":
+			answer = "t0ken"
+		case "/rest/vcenter/vm/vm-2/power/start":
+			setState("POWERED_ON")
+		case "/rest/vcenter/vm/vm-2/power/stop":
+			setState("POWERED_OFF")
+		case "/rest/vcenter/vm":
+			names, states := r.URL.Query()["filter.names"], r.URL.Query()["filter.power_states"]
+			mu.Lock()
+			defer mu.Unlock()
+			answer = slices.DeleteFunc(slices.Clone(all), func(m machine) bool {
+				return len(names) > 0 && !slices.Contains(names, m.Name) || len(states) > 0 && !slices.Contains(states, m.State)
+			})
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"value": answer}))
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), setState
+}
+
+// fence_vmware_rest says off of a suspended machine, and its on resumes it. Only what vCenter lists as powered off is off. // I1
+func TestFenceVMwareREST(t *testing.T) {
+	t.Parallel()
+	addr, setState := vcenter(t)
+	d := installed(t, "fence_vmware_rest", addr, map[string]string{"plug": "worker 5", "ssl_insecure": "1", "filter": "filter.names=worker-4"})
+	c := client(t, systemPath, d)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	bmctest.Send(t, c, bmc.CommandOff)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State, "whatever the filter of the entry lists")
+	setState("SUSPENDED")
+	r := bmctest.Read(t, c)
+	assert.Equal(t, bmc.Unknown, r.State, "the list of a moment ago is no state: %s", r.Raw)
+	assert.Equal(t, "the agent reports off, and does not list as off worker 5", r.Raw)
+	receipt := bmctest.Send(t, c, bmc.CommandOff)
+	assert.True(t, receipt.Already, "the agent takes the machine for off, and sends nothing")
+	bmctest.Send(t, c, bmc.CommandOn)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
+}
+
 // Agents that read back a note of their own, and no power: their off is a message
 // on a disk, a file, or a cable that does not answer. None proves a host off. // I1
 func TestAgentsWithoutPowerAreRefused(t *testing.T) {
 	for agent, why := range nonPowerAgents {
 		_, err := New(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: agent}, timing)
 		assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), why, agent)
+	}
+}
+
+// Agents that say off of a machine that sleeps, that runs with a fault, or of which its manager knows nothing, send it no off, and
+// their on wakes it with all that it had in memory. // I1
+func TestAgentsThatTakeSleepForOffAreRefused(t *testing.T) {
+	for _, agent := range []string{"fence_amt", "fence_cisco_ucs", "fence_ibmz", "fence_vmware_soap"} {
+		t.Run(agent, func(t *testing.T) {
+			_, err := New(installed(t, agent, "", nil), timing)
+			assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "it reports off for a")
+		})
 	}
 }
 
@@ -329,14 +405,14 @@ func TestInstalledAgents(t *testing.T) {
 }
 
 // switching are the agents of Debian 12 that were looked at and switch machines or outlets.
-var switching = " fence_aliyun fence_alom fence_amt fence_apc fence_apc_snmp fence_aws fence_azure_arm fence_bladecenter fence_cdu " +
-	"fence_cisco_ucs fence_cyberpower_ssh fence_docker fence_drac fence_drac5 fence_eaton_snmp fence_ecloud fence_emerson " +
-	"fence_eps fence_gce fence_hds_cb fence_hpblade fence_ibm_powervs fence_ibm_vpc fence_ibmblade fence_ibmz fence_idrac " +
+var switching = " fence_aliyun fence_alom fence_apc fence_apc_snmp fence_aws fence_azure_arm fence_bladecenter fence_cdu " +
+	"fence_cyberpower_ssh fence_docker fence_drac fence_drac5 fence_eaton_snmp fence_ecloud fence_emerson " +
+	"fence_eps fence_gce fence_hds_cb fence_hpblade fence_ibm_powervs fence_ibm_vpc fence_ibmblade fence_idrac " +
 	"fence_ilo fence_ilo2 fence_ilo3 fence_ilo3_ssh fence_ilo4 fence_ilo4_ssh fence_ilo5 fence_ilo5_ssh fence_ilo_moonshot " +
 	"fence_ilo_mp fence_ilo_ssh fence_imm fence_intelmodular fence_ipdu fence_ipmilan fence_ipmilanplus fence_ironic " +
 	"fence_kubevirt fence_ldom fence_lindypdu fence_lpar fence_netio fence_openstack fence_powerman fence_pve fence_raritan " +
 	"fence_raritan_px3 fence_redfish fence_rhevm fence_rsa fence_rsb fence_tripplite_snmp fence_vbox " +
-	"fence_virsh fence_vmware fence_vmware_rest fence_vmware_soap fence_vmware_vcloud fence_wti fence_xenapi fence_zvmip " +
+	"fence_virsh fence_vmware fence_vmware_rest fence_vmware_vcloud fence_wti fence_xenapi fence_zvmip " +
 	"fence_amt_ws fence_virt fence_xvm fence_zvm " // packages of their own
 
 // A link to such an agent, and a copy of it under another name, are the same agent.

@@ -35,6 +35,7 @@ func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 	if err := addDebug(d, m, action, values); err != nil {
 		return nil, err
 	}
+	addOffFilter(d, m, action, values)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if err := checkValue(values[name]); err != nil {
