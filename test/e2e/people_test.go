@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -99,7 +100,7 @@ func fencectl(ctx context.Context, t *testing.T, s *scene.Scene, exit int, args 
 // What people order: pause and resume, off and on again.
 func TestPeopleGiveOrders(t *testing.T) {
 	t.Parallel()
-	s := onStandIn(t, scene.Options{Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Checks: []rig.Check{scene.Metal("5m")}, Workers: []scene.Spec{ // only orders fence, also where a kubelet is late
 		{Name: "bystander", Protocol: scene.IPMI}, {Name: "ordered", Protocol: scene.Redfish, Metal3: true, SeldomRenews: true},
 	}})
 	ctx := within(t)
@@ -402,7 +403,7 @@ func TestSafePath(t *testing.T) {
 // only the steps of this run, with their times.
 func TestPromptsOnATerminal(t *testing.T) {
 	t.Parallel()
-	s := onStandIn(t, scene.Options{Mode: "observe", Set: []string{"guards.quietPeriod=1h"}, Workers: []scene.Spec{
+	s := onStandIn(t, scene.Options{Mode: "observe", Set: []string{"guards.quietPeriod=1h", "power.readTimeout=30s"}, Workers: []scene.Spec{
 		{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.Redfish},
 	}})
 	ctx := within(t)
