@@ -57,6 +57,9 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
 	end, _, err := c.act(ctx, "status")
+	if raw, ok := strange(end); err == nil && ok {
+		return bmc.Reading{At: time.Now(), Session: c.session, State: bmc.Unknown, Raw: raw}, nil
+	}
 	if err == nil && end.code != 0 && end.code != 2 {
 		err = c.agentError(end)
 	}

@@ -407,7 +407,7 @@ func TestFenceAPCSNMP(t *testing.T) {
 	assert.True(t, receipt.Already, "the agent takes the outlet for off, and sends nothing")
 	r := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Unknown, r.State)
-	assert.Equal(t, "outlet 9 is not listed", r.Raw)
+	assert.Contains(t, r.Raw, "neither on nor off: No Such Instance")
 
 	for _, plug := range []string{"4", "worker-5"} {
 		c := power(plug)
@@ -415,5 +415,29 @@ func TestFenceAPCSNMP(t *testing.T) {
 		require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 		bmctest.Send(t, c, bmc.CommandOff)
 		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	}
+
+	executable(t, filepath.Join(filepath.Dir(parameters["snmpget_path"]), "state"), "4\n") // outletUnknown
+	c = power("4")
+	assert.True(t, bmctest.Send(t, c, bmc.CommandOff).Already, "the agent takes the outlet for off, and sends nothing")
+	assert.Equal(t, bmc.Unknown, bmctest.Read(t, c).State)
+	bmctest.Send(t, c, bmc.CommandOn)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State, "On is sent whatever the state")
+}
+
+// Agents over SNMP report off for every value that they do not know as on. // I1
+func TestStatesThatAreNeitherOnNorOff(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]struct{ on, strange string }{
+		"fence_tripplite_snmp": {"1", "4"}, "fence_emerson": {"2", "3"}, "fence_ibmblade": {"1", "3"}, "fence_ipdu": {"1", "2"}, "fence_intelmodular": {"2", "1"},
+	} {
+		for value, want := range map[string]bmc.PowerState{says.on: bmc.On, says.strange: bmc.Unknown, says.on + " " + says.on: bmc.Unknown} {
+			tool := filepath.Join(t.TempDir(), "snmpget")
+			executable(t, tool, "#!/bin/sh\necho .1.3.6 "+value+"\n")
+			executable(t, filepath.Join(filepath.Dir(tool), "snmpwalk"), "#!/bin/sh\n")
+			d := installed(t, name, "", map[string]string{"plug": "4", "snmp_version": "2c", "snmpget_path": tool, "snmpwalk_path": filepath.Join(filepath.Dir(tool), "snmpwalk")})
+			d.Endpoint.Host = "192.0.2.9"
+			assert.Equal(t, want, bmctest.Read(t, client(t, systemPath, d)).State, "%s says %s", name, value)
+		}
 	}
 }

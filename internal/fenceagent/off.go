@@ -205,6 +205,40 @@ func (m metadata) rawState() (rawState, bool) {
 	return rawState{}, false
 }
 
+// snmpStates are agents over SNMP that know the value for on and report off for every other one: for the outlet that an
+// APC PDU cannot determine (4), for one of an Emerson PDU that comes on after a delay (3), for a blade that sleeps (3). They
+// send nothing to such a one either. Here are the values of each that are on or off. // I1
+var snmpStates = map[string][2]string{
+	"fence_apc_snmp": {"1", "2"}, "fence_tripplite_snmp": {"1", "2"}, "fence_emerson": {"1", "2"},
+	"fence_ibmblade": {"0", "1"}, "fence_ipdu": {"0", "1"}, "fence_intelmodular": {"0", "2"},
+}
+
+// strangeState begins what an agent in snmpStates says of another value.
+const strangeState = "neither on nor off: "
+
+// addStrictGet has the agent read a state with a shell around its snmpget, which fails on every other value. Only a reading
+// needs that: On is sent to a host whatever its state. // I1, I20
+func addStrictGet(m metadata, action string, values map[string]string) {
+	for _, name := range m.names {
+		of, ok := snmpStates[name]
+		if !ok || action != "status" {
+			continue
+		}
+		p, _ := m.parameter("snmpget_path")
+		tool := cmp.Or(values["snmpget_path"], p.Content.Default, "snmpget")
+		values["snmpget_path"] = fmt.Sprintf(`/bin/sh -c 'o=$("$0" "$@") || { c=$?; printf "%%s\n" "$o"; exit $c; }; set -f; set -- $(printf "%%s\n" "$o" | tail -n 1); `+
+			`case "$# $2" in "2 %s"|"2 %s") echo "$*";; *) [ $# -eq 0 ] || shift; echo "%s$*"; exit 1;; esac' %s`, of[0], of[1], strangeState, tool)
+		return
+	}
+}
+
+// strange returns what a device said in place of on or off.
+func strange(end result) (raw string, ok bool) {
+	_, said, ok := strings.Cut(string(end.stderr), strangeState)
+	said, _, _ = strings.Cut(said, "\n")
+	return bmc.Printable(strangeState+strings.TrimSpace(said), maxRaw), ok
+}
+
 // addDebug asks for the debug output of an agent in rawStates. That output would hold the
 // password, and agents also write it to the system log. // I25
 func addDebug(d bmc.Device, m metadata, action string, values map[string]string) error {

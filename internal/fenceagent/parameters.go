@@ -36,6 +36,7 @@ func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 		return nil, err
 	}
 	addOffFilter(d, m, action, values)
+	addStrictGet(m, action, values)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if err := checkValue(values[name]); err != nil {
