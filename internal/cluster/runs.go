@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -541,9 +542,9 @@ func (c *Model) Makers() (list []policy.Check) {
 		}
 		places[check.ID()] = at
 	}
-	slices.SortStableFunc(list, func(a, b policy.Check) int {
-		x, y := places[a.ID()], places[b.ID()]
-		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.turn, y.turn))
+	sort.SliceStable(list, func(i, j int) bool {
+		x, y := places[list[i].ID()], places[list[j].ID()]
+		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.turn, y.turn)) < 0
 	})
 	return list
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
@@ -131,7 +131,7 @@ func nameOf(o ask) string { return o.Check.Mark() + "|" + cluster.SubjectOf(o.Dr
 // inTurn sorts asks: those that have not failed before those that have, and of these the one first that has waited longest. However many
 // fail again and again, they keep no other one waiting. // L1
 func (w *writer) inTurn(list []ask) []ask {
-	slices.SortStableFunc(list, func(a, b ask) int { return w.failed[nameOf(a)].Next.Compare(w.failed[nameOf(b)].Next) })
+	sort.SliceStable(list, func(i, j int) bool { return w.failed[nameOf(list[i])].Next.Before(w.failed[nameOf(list[j])].Next) })
 	return list
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -131,7 +132,7 @@ func (n *newest[T]) add(v T, keep int) {
 
 // shown sorts the list, and returns as much of its end as a report shows, and how many it leaves out.
 func (n *newest[T]) shown(compare func(a, b T) int) (list []T, more int) {
-	slices.SortStableFunc(n.list, compare)
+	sort.SliceStable(n.list, func(i, j int) bool { return compare(n.list[i], n.list[j]) < 0 }) // slices would put the algorithm into the program for each T
 	out := max(0, len(n.list)-maxShown)
 	return append([]T{}, n.list[out:]...), n.more + out
 }
