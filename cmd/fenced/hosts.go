@@ -274,7 +274,11 @@ func (c control) LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error
 	if o.Reason != "" {
 		message += ": " + o.Reason
 	}
-	c.events.Emit(event.Event{Type: event.Ordered, Cluster: cmp.Or(o.Cluster, c.OnlyCluster()), Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message}) // before it logs in to anything // I24
+	about := o.Cluster
+	if about == "" {
+		about = c.OnlyCluster()
+	}
+	c.events.Emit(event.Event{Type: event.Ordered, Cluster: about, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message}) // before it logs in to anything // I24
 	found, err := look(ctx, o.Cluster, o.Node)
 	if refusal, refused := errors.AsType[*api.Error](apiError(o, err)); refused { // nothing was asked
 		c.Refused(o, refusal)
